@@ -1,6 +1,7 @@
 """The errors a user can meet: each is one clear line, and each is also a built-in kind of error."""
 
 __all__ = [
+    "ArrayError",
     "CheckpointError",
     "CorpusError",
     "DivergenceError",
@@ -28,6 +29,10 @@ class VocabularyError(Error, ValueError):
 
 class CorpusError(Error, ValueError):
     """An encoded corpus that is damaged, incomplete or belongs to another vocabulary."""
+
+
+class ArrayError(Error, ValueError):
+    """An array of another shape, dtype or layout than a kernel takes; nothing was written."""
 
 
 class IdError(Error, IndexError):
