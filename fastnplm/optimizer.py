@@ -1,0 +1,134 @@
+"""Optimisers: a rule of the kernels with its numbers, and the state that training keeps for it."""
+
+import dataclasses
+
+import numpy as np
+
+from .errors import SettingsError
+from .kernels.contract import SLOTS
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimizer:
+    """One of the kernels' rules with its numbers.
+
+    rule : sgd, momentum, adagrad, rmsprop or adam (the formulas: kernels/reference.py)
+    lr : the learning rate before the schedule's factor; gradients are means over a batch
+    beta1 : momentum's or Adam's decay of the first moment
+    beta2 : RMSProp's or Adam's decay of the second moment
+    epsilon : added to the root of the second moment
+    weight_decay : decoupled decay (Loshchilov and Hutter 2019): each step multiplies weights
+        (never biases) by 1 - rate * weight_decay. For sgd this equals L2 regularisation.
+
+    Rows of the embedding (and, for a sampled loss, of the output weight) that a batch does not
+    name keep their values and their state ("lazy" updates): for sgd and adagrad the same as the
+    dense rule; for momentum, rmsprop and adam the moments of a row decay only when it is visited.
+    """
+
+    rule: str
+    lr: float
+    beta1: float = 0.0
+    beta2: float = 0.0
+    epsilon: float = 0.0
+    weight_decay: float = 0.0
+
+    def __post_init__(self):
+        if self.rule not in SLOTS:
+            raise SettingsError(
+                f"optimizer is {self.rule!r}; expected one of {', '.join(DEFAULTS)}"
+            )
+        if not (np.isfinite(self.lr) and self.lr > 0):
+            raise SettingsError(f"lr is {self.lr}; expected a positive number")
+        if not (np.isfinite(self.weight_decay) and self.weight_decay >= 0):
+            raise SettingsError(
+                f"weight_decay is {self.weight_decay}; expected a number of at least 0"
+            )
+        if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
+            raise SettingsError(f"betas are {self.beta1}, {self.beta2}; expected [0, 1)")
+
+    @property
+    def slots(self):
+        """How many arrays of state each parameter needs."""
+        return SLOTS[self.rule]
+
+    def hyper(self, factor, update, decayed=True):
+        """The kernels' six numbers for update number ``update`` (from 1) at ``lr * factor``."""
+        rate = self.lr * factor
+        decay = rate * self.weight_decay if decayed else 0.0
+        correction = 1.0
+        step = rate
+        if self.rule == "adam":
+            step = rate / (1 - self.beta1**update)
+            correction = 1 / np.sqrt(1 - self.beta2**update)
+        return np.array([step, decay, self.epsilon, self.beta1, self.beta2, correction])
+
+
+DEFAULTS = {
+    "sgd": Optimizer("sgd", lr=0.5),
+    "momentum": Optimizer("momentum", lr=0.05, beta1=0.9),
+    "adagrad": Optimizer("adagrad", lr=0.05, epsilon=1e-8),
+    "rmsprop": Optimizer("rmsprop", lr=0.001, beta2=0.99, epsilon=1e-8),
+    "adam": Optimizer("adam", lr=0.001, beta1=0.9, beta2=0.999, epsilon=1e-8),
+}
+
+
+def resolve(optimizer, lr=None, weight_decay=None):
+    """An Optimizer from a name or an Optimizer, with ``lr`` and ``weight_decay`` put in."""
+    if isinstance(optimizer, str):
+        if optimizer not in DEFAULTS:
+            raise SettingsError(
+                f"optimizer is {optimizer!r}; expected one of {', '.join(DEFAULTS)}"
+            )
+        optimizer = DEFAULTS[optimizer]
+    changes = {}
+    if lr is not None:
+        changes["lr"] = float(lr)
+    if weight_decay is not None:
+        changes["weight_decay"] = float(weight_decay)
+    return dataclasses.replace(optimizer, **changes)
+
+
+class State:
+    """The optimiser's arrays for each parameter, float of the parameter's dtype, and the count.
+
+    slots : dict of arrays (S, *parameter.shape); updates : steps taken.
+    """
+
+    def __init__(self, optimizer, parameters):
+        self.updates = 0
+        self.slots = {
+            name: np.zeros((optimizer.slots, *value.shape), dtype=value.dtype)
+            for name, value in parameters.items()
+        }
+
+
+class LazyDecay:
+    """Exact decoupled weight decay for a table of which each step reads only some rows.
+
+    A row not visited for some steps would have been multiplied by 1 - decay at each of them; the
+    product of these factors is applied when the row is next read (``refresh``) and for all rows
+    at the end (``finish``): the dense result up to rounding, at the cost of the rows touched.
+    """
+
+    def __init__(self, rows):
+        self.total = 0.0  # sum of log(1 - decay) over all steps so far
+        self.seen = np.zeros(rows)  # the same sum when each row was last brought up to date
+
+    def refresh(self, ids, table):
+        """Bring the rows ``ids`` of ``table`` up to date before they are read."""
+        rows = np.unique(ids)
+        behind = rows[self.seen[rows] != self.total]
+        if len(behind):
+            factors = np.exp(self.total - self.seen[behind])
+            table[behind] *= factors.astype(table.dtype)[:, None]
+        self.seen[rows] = self.total
+        return rows
+
+    def step(self, rows, decay):
+        """Count one step's decay; the kernel has already applied it to ``rows``."""
+        self.total += np.log1p(-decay)
+        self.seen[rows] = self.total
+
+    def finish(self, table):
+        """Bring every row up to date."""
+        self.refresh(np.arange(len(table)), table)
