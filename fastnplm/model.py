@@ -1,0 +1,294 @@
+"""The network of Bengio et al. 2003: its parameters, its four equations and their gradients.
+
+    x      = concat(embedding[w_1], ..., embedding[w_N])                     (N*M,)
+    hidden = tanh(hidden_weight @ x + hidden_bias)                            (H,)
+    score  = output_weight @ hidden + output_bias (+ direct_weight @ x)       (V,)
+    p      = softmax(score)
+"""
+
+import dataclasses
+import zlib
+
+import numpy as np
+
+from . import kernels as kernel_modules
+from . import loss as losses
+from . import noise
+from .errors import IdError, ModelError, SettingsError
+
+EMBEDDING_RANGE = 0.1  # uniform +-0.1, as the tutorials begin
+_ROWS = 1 << 14  # rows drawn at a time, so that no second table is ever allocated
+
+
+@dataclasses.dataclass
+class Activations:
+    """What ``forward`` computed, each (B, its width): the arguments ``backward`` needs."""
+
+    contexts: np.ndarray
+    inputs: np.ndarray
+    preactivation: np.ndarray
+    hidden: np.ndarray
+    scores: np.ndarray
+
+
+@dataclasses.dataclass
+class Gradients:
+    """Gradients of the weighted loss: one array a parameter; the embedding's by touched rows.
+
+    losses : float64 (B,), nats; embedding_ids : int32 (U,), distinct; embedding_rows : (U, M).
+    """
+
+    losses: np.ndarray
+    embedding_ids: np.ndarray
+    embedding_rows: np.ndarray
+    hidden_weight: np.ndarray
+    hidden_bias: np.ndarray
+    output_weight: np.ndarray
+    output_bias: np.ndarray
+    direct_weight: np.ndarray | None
+    hidden: np.ndarray
+    inputs: np.ndarray
+
+
+class Network:
+    """The parameters and the equations; ``NPLM`` adds what users ask of a trained model.
+
+    Parameters
+    ----------
+    vocabulary : Vocabulary
+    context : N, how many words before the predicted one are read, at least 1
+    dim : M, width of an embedding row
+    hidden : H, units of the tanh layer
+    direct : bool, adds the direct connections from the embeddings to the scores
+    dtype : "float32" or "float64" (through the reference kernels)
+    output_bias : "unigram" (log of the words' shares in the training text) or "zeros"
+    seed : of the initial values
+
+    The parameters are attributes under the names of the equations, shapes as there:
+    ``embedding`` (V, M), ``hidden_weight`` (H, N*M), ``hidden_bias`` (H,), ``output_weight``
+    (V, H), ``output_bias`` (V,), ``direct_weight`` (V, N*M) or None. Reading one gives the live
+    array; assigning copies values in.
+    """
+
+    def __init__(
+        self,
+        vocabulary,
+        context=4,
+        dim=100,
+        hidden=200,
+        direct=False,
+        dtype="float32",
+        output_bias="unigram",
+        seed=0,
+    ):
+        for name, value in (("context", context), ("dim", dim), ("hidden", hidden)):
+            if isinstance(value, bool) or int(value) != value or value < 1:
+                raise SettingsError(f"{name} is {value!r}; expected a whole number of at least 1")
+        if np.dtype(dtype).name not in ("float32", "float64"):
+            raise SettingsError(f"dtype is {dtype!r}; expected float32 or float64")
+        if output_bias not in ("unigram", "zeros"):
+            raise SettingsError(f"output_bias is {output_bias!r}; expected unigram or zeros")
+        self.vocabulary = vocabulary
+        self.context, self.dim, self.hidden = int(context), int(dim), int(hidden)
+        self.direct = bool(direct)
+        self.dtype = np.dtype(dtype)
+        self.loss = losses.Softmax()
+        size, inputs = len(vocabulary), self.context * self.dim
+        # Direct connections are more columns of the output layer, over concat(hidden, x): one
+        # array, so that one kernel updates both.
+        self.output = np.empty((size, self.features), dtype=self.dtype)
+        self._parameters = {
+            "embedding": np.empty((size, self.dim), dtype=self.dtype),
+            "hidden_weight": np.empty((self.hidden, inputs), dtype=self.dtype),
+            "hidden_bias": np.zeros(self.hidden, dtype=self.dtype),
+            "output_weight": self.output[:, : self.hidden],
+            "output_bias": np.zeros(size, dtype=self.dtype),
+        }
+        if self.direct:
+            self._parameters["direct_weight"] = self.output[:, self.hidden :]
+        self._initialise(seed)
+        if output_bias == "unigram":
+            self._parameters["output_bias"][:] = noise.log_unigram(vocabulary)
+
+    def _initialise(self, seed):
+        inputs = self.context * self.dim
+        ranges = {
+            "embedding": EMBEDDING_RANGE,
+            "hidden_weight": np.sqrt(6 / (inputs + self.hidden)),  # Glorot and Bengio 2010
+            "output_weight": 1 / self.hidden,  # small: the first predictions are the unigram's
+            "direct_weight": 1 / inputs,
+        }
+        for name, value in self._parameters.items():
+            if name in ranges:
+                generator = np.random.default_rng([seed, zlib.crc32(name.encode())])
+                for low in range(0, len(value), _ROWS):
+                    rows = value[low : low + _ROWS]
+                    rows[:] = generator.uniform(-ranges[name], ranges[name], size=rows.shape)
+
+    @property
+    def features(self):
+        """Width of the layer below the scores: H, or H + N*M with direct connections."""
+        return self.hidden + (self.context * self.dim if self.direct else 0)
+
+    @property
+    def parameters(self):
+        """The parameters by name, in the order of the equations: live arrays."""
+        return dict(self._parameters)
+
+    def config(self):
+        """What it takes to build this network again, apart from vocabulary and parameters."""
+        return {
+            "context": self.context,
+            "dim": self.dim,
+            "hidden": self.hidden,
+            "direct": self.direct,
+            "loss": losses.to_config(self.loss),
+        }
+
+    def kernels(self, name="auto"):
+        """The kernel module for this network's dtype: float64 runs on the reference alone."""
+        if self.dtype == np.float64:
+            if name not in ("auto", "reference"):
+                raise SettingsError(f"kernels={name} are float32; a float64 model needs reference")
+            name = "reference"
+        return kernel_modules.load(name)
+
+    def contexts(self, contexts):
+        """Any array-like of ids as int32 (B, N); refuses ids outside the vocabulary."""
+        given = np.atleast_2d(np.asarray(contexts))
+        if given.ndim != 2 or given.shape[1] != self.context:
+            raise ModelError(
+                f"contexts has {given.shape[-1]} words a row, but this model reads"
+                f" {self.context}; make the batches with context={self.context}"
+            )
+        return self.ids("contexts", given)
+
+    def ids(self, name, values):
+        """Any array-like of whole numbers as int32 ids, each checked before it is narrowed."""
+        given = np.asarray(values)
+        if given.size and given.dtype.kind not in "iu":
+            raise ModelError(f"{name} has dtype {given.dtype}; expected whole numbers (word ids)")
+        bad = (given < 0) | (given >= len(self.vocabulary))
+        if bad.any():
+            where = int(np.flatnonzero(bad.reshape(-1))[0])
+            raise IdError(
+                f"{name} holds {given.reshape(-1)[where]} at position {where};"
+                f" ids are in [0, {len(self.vocabulary)})"
+            )
+        return np.ascontiguousarray(given, dtype=np.int32)
+
+    def forward(self, contexts, kernels="auto"):
+        """The four equations up to the scores, step by step. Scores are the trained ones, (B, V).
+
+        contexts : whole numbers (B, N), ids in [0, V). Raises IndexError for an id outside.
+        """
+        contexts = self.contexts(contexts)
+        kernel = self.kernels(kernels)
+        batch = len(contexts)
+        inputs = np.empty((batch, self.context * self.dim), dtype=self.dtype)
+        rows = inputs.reshape(batch * self.context, self.dim)
+        kernel.gather_rows(contexts.reshape(-1), self.embedding, rows)
+        preactivation = inputs @ self.hidden_weight.T
+        hidden = preactivation.copy()
+        kernel.bias_tanh(self.hidden_bias, hidden)
+        scores = hidden @ self.output_weight.T + self.output_bias
+        if self.direct:
+            scores += inputs @ self.direct_weight.T
+        return Activations(contexts, inputs, preactivation + self.hidden_bias, hidden, scores)
+
+    def backward(self, activations, targets, weights=None, kernels="auto"):
+        """Loss and gradients of the exact softmax, step by step; nothing is updated.
+
+        targets : whole numbers (B,); weights : (B,), default 1/B; 0 ignores an example.
+        """
+        kernel = self.kernels(kernels)
+        targets = self.ids("targets", targets)
+        batch = len(activations.contexts)
+        if weights is None:
+            weights = np.full(batch, 1 / max(batch, 1))
+        weights = np.ascontiguousarray(weights, dtype=self.dtype)
+        grad_scores = activations.scores - self.output_bias
+        found = np.empty(batch)
+        kernel.softmax_cross_entropy(targets, weights, self.output_bias, found, grad_scores)
+        inputs, hidden = activations.inputs, activations.hidden
+        grad_hidden = grad_scores @ self.output_weight
+        after_tanh = grad_hidden.copy()
+        grad_bias = np.empty_like(self.hidden_bias)
+        kernel.tanh_backward(hidden, grad_bias, grad_hidden)
+        grad_inputs = grad_hidden @ self.hidden_weight
+        if self.direct:
+            grad_inputs += grad_scores @ self.direct_weight
+        ids, which = np.unique(activations.contexts, return_inverse=True)
+        rows = np.zeros((len(ids), self.dim), dtype=self.dtype)
+        np.add.at(rows, which.reshape(-1), grad_inputs.reshape(-1, self.dim))
+        return Gradients(
+            losses=found,
+            embedding_ids=ids,
+            embedding_rows=rows,
+            hidden_weight=grad_hidden.T @ inputs,
+            hidden_bias=grad_bias,
+            output_weight=grad_scores.T @ hidden,
+            output_bias=grad_scores.sum(axis=0),
+            direct_weight=grad_scores.T @ inputs if self.direct else None,
+            hidden=after_tanh,
+            inputs=grad_inputs,
+        )
+
+    def apply(self, gradients, learning_rate):
+        """Plain gradient descent: every parameter minus ``learning_rate`` times its gradient."""
+        rows = learning_rate * gradients.embedding_rows
+        self.embedding[gradients.embedding_ids] -= rows.astype(self.dtype)
+        for name, value in self._parameters.items():
+            if name != "embedding":
+                value -= (learning_rate * getattr(gradients, name)).astype(self.dtype)
+
+    def probability_bias(self):
+        """The output bias with which softmax(scores) is the probability, whatever the loss.
+
+        For negative sampling log(K q) is added: p is proportional to q * e^s.
+        """
+        shift = self.loss.shift(self.vocabulary)
+        return np.ascontiguousarray(self.output_bias + shift, dtype=self.dtype)
+
+    def adopt(self, loss):
+        """Prepare for training with another loss: the bias shifts so that scores keep their sense.
+
+        A score means log p under softmax and nce, log p - log(K q) under ns.
+        """
+        change = self.loss.shift(self.vocabulary) - loss.shift(self.vocabulary)
+        self._parameters["output_bias"] += np.asarray(change).astype(self.dtype)
+        self.loss = loss
+
+    def require_finite(self, when):
+        """Raise ModelError if a parameter holds a number that is not finite."""
+        for name, value in self._parameters.items():
+            for low in range(0, len(value), _ROWS):
+                if not np.isfinite(value[low : low + _ROWS]).all():
+                    raise ModelError(f"{name} holds a number that is not finite {when}")
+
+
+def _parameter(name):
+    def read(network):
+        return network._parameters.get(name)
+
+    def write(network, values):
+        target = network._parameters.get(name)
+        given = np.asarray(values)
+        if target is None:
+            raise ModelError(f"this model has no {name}; make it with direct=True")
+        if given.shape != target.shape:
+            raise ModelError(f"{name} has shape {target.shape}; the given values {given.shape}")
+        target[...] = given
+
+    return property(read, write, doc=f"The parameter ``{name}``; assigning copies values in.")
+
+
+for _name in (
+    "embedding",
+    "hidden_weight",
+    "hidden_bias",
+    "output_weight",
+    "output_bias",
+    "direct_weight",
+):
+    setattr(Network, _name, _parameter(_name))
