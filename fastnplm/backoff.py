@@ -87,7 +87,7 @@ class BackOff:
         result = np.exp(self.log_probability[0])
         for k, node in enumerate(self.contexts(context_ids), start=1):
             if node < 0:
-                break
+                continue
             low, high = np.searchsorted(
                 self.keys[k], [node * self.vocabulary_size, (node + 1) * self.vocabulary_size]
             )
