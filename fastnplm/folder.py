@@ -19,27 +19,38 @@ from pathlib import Path, PurePosixPath
 
 from fastnplm.errors import ModelError
 
-__all__ = ["MANIFEST", "check_folder", "find_folder", "new_folder", "read_json"]
+__all__ = [
+    "MANIFEST",
+    "check_folder",
+    "find_folder",
+    "new_folder",
+    "read_json",
+    "recover",
+    "replace_text",
+]
 
 MANIFEST = "manifest.json"
 
 
 @contextmanager
-def new_folder(place: str | os.PathLike[str], overwrite: bool = False) -> Iterator[Path]:
+def new_folder(
+    place: str | os.PathLike[str], overwrite: bool = False, keep: tuple[str, ...] = ()
+) -> Iterator[Path]:
     """Give a temporary folder to fill; put it at ``place`` when the block ends without an error.
 
     Raises an Error, before the block runs, if something is at ``place`` already, unless
     ``overwrite`` is true and it is an empty folder or one with a manifest. After an error in the
-    block the temporary folder is gone and what was at ``place`` is as before.
+    block the temporary folder is gone and what was at ``place`` is as before. Entries named in
+    ``keep`` (they are not in the manifest) move over from the folder that is replaced.
     """
     place = Path(os.path.abspath(place))
     previous = previous_of(place)
-    if previous.exists() and not place.exists():  # an earlier writer was killed in between
-        previous.rename(place)
+    recover(place, keep)
     if place.exists():
         if not overwrite:
             raise ModelError(f"{place} exists already; choose another name, or say overwrite")
-        if not place.is_dir() or (any(place.iterdir()) and not (place / MANIFEST).is_file()):
+        strange = place.is_dir() and any(entry.name not in keep for entry in place.iterdir())
+        if not place.is_dir() or (strange and not (place / MANIFEST).is_file()):
             raise ModelError(
                 f"{place} is not a folder this program wrote (it has no {MANIFEST}), "
                 "so it is not overwritten; choose another name"
@@ -51,8 +62,6 @@ def new_folder(place: str | os.PathLike[str], overwrite: bool = False) -> Iterat
         yield temporary
         write_manifest(temporary)
         if place.exists():
-            if previous.exists():
-                shutil.rmtree(previous)
             place.rename(previous)
         temporary.rename(place)
         flush(place.parent)
@@ -61,7 +70,32 @@ def new_folder(place: str | os.PathLike[str], overwrite: bool = False) -> Iterat
             previous.rename(place)
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    shutil.rmtree(previous, ignore_errors=True)
+    recover(place, keep)
+
+
+def recover(place: str | os.PathLike[str], keep: tuple[str, ...] = ()) -> None:
+    """Finish the replacement of a folder, also one that a crash interrupted at any moment.
+
+    Afterwards ``place`` is the newest whole version (if there is any), with the ``keep`` entries
+    of the one before, and no previous version and no unfinished folder is left beside it.
+    """
+    place = Path(os.path.abspath(place))
+    previous = previous_of(place)
+    if previous.exists() and not place.exists():
+        previous.rename(place)
+    if previous.exists():
+        for name in keep:
+            if (previous / name).exists() and not (place / name).exists():
+                (previous / name).rename(place / name)
+        shutil.rmtree(previous, ignore_errors=True)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Replace a small text file at once: temporary name, flush, rename."""
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text(text, encoding="utf-8")
+    flush(fresh)
+    fresh.replace(path)
 
 
 def find_folder(place: str | os.PathLike[str]) -> Path:

@@ -1,9 +1,9 @@
 """The network of Bengio et al. 2003: its parameters, its four equations and their gradients.
 
-    x      = concat(embedding[w_1], ..., embedding[w_N])                     (N*M,)
-    hidden = tanh(hidden_weight @ x + hidden_bias)                            (H,)
-    score  = output_weight @ hidden + output_bias (+ direct_weight @ x)       (V,)
-    p      = softmax(score)
+x      = concat(embedding[w_1], ..., embedding[w_N])                     (N*M,)
+hidden = tanh(hidden_weight @ x + hidden_bias)                            (H,)
+score  = output_weight @ hidden + output_bias (+ direct_weight @ x)       (V,)
+p      = softmax(score)
 """
 
 import dataclasses
@@ -62,7 +62,7 @@ class Network:
     direct : bool, adds the direct connections from the embeddings to the scores
     dtype : "float32" or "float64" (through the reference kernels)
     output_bias : "unigram" (log of the words' shares in the training text) or "zeros"
-    seed : of the initial values
+    seed : of the initial values; None leaves them 0, for a caller who fills them in
 
     The parameters are attributes under the names of the equations, shapes as there:
     ``embedding`` (V, M), ``hidden_weight`` (H, N*M), ``hidden_bias`` (H,), ``output_weight``
@@ -96,17 +96,18 @@ class Network:
         size, inputs = len(vocabulary), self.context * self.dim
         # Direct connections are more columns of the output layer, over concat(hidden, x): one
         # array, so that one kernel updates both.
-        self.output = np.empty((size, self.features), dtype=self.dtype)
+        self.output = np.zeros((size, self.features), dtype=self.dtype)
         self._parameters = {
-            "embedding": np.empty((size, self.dim), dtype=self.dtype),
-            "hidden_weight": np.empty((self.hidden, inputs), dtype=self.dtype),
+            "embedding": np.zeros((size, self.dim), dtype=self.dtype),
+            "hidden_weight": np.zeros((self.hidden, inputs), dtype=self.dtype),
             "hidden_bias": np.zeros(self.hidden, dtype=self.dtype),
             "output_weight": self.output[:, : self.hidden],
             "output_bias": np.zeros(size, dtype=self.dtype),
         }
         if self.direct:
             self._parameters["direct_weight"] = self.output[:, self.hidden :]
-        self._initialise(seed)
+        if seed is not None:
+            self._initialise(seed)
         if output_bias == "unigram":
             self._parameters["output_bias"][:] = noise.log_unigram(vocabulary)
 
@@ -134,6 +135,12 @@ class Network:
     def parameters(self):
         """The parameters by name, in the order of the equations: live arrays."""
         return dict(self._parameters)
+
+    @property
+    def trainable(self):
+        """The arrays that training updates, by name: as ``parameters``, the output layer whole."""
+        names = ("embedding", "hidden_weight", "hidden_bias", "output_bias")
+        return {name: self._parameters[name] for name in names} | {"output": self.output}
 
     def config(self):
         """What it takes to build this network again, apart from vocabulary and parameters."""

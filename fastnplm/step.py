@@ -50,10 +50,7 @@ class Step:
         self.generator = generator if generator is not None else np.random.default_rng(0)
         self.kernels = network.kernels(kernels)
         self.threads = thread_count.resolve(threads)
-        self.state = optimizers.State(
-            self.optimizer, {**network.parameters, "output": network.output}
-            if network.direct else network.parameters
-        )  # fmt: skip
+        self.state = optimizers.State(self.optimizer, network.trainable)
         self._masks = {"input": _Mask(input_dropout), "hidden": _Mask(dropout)}
         self._layer = network.loss.layer(
             network.vocabulary, network.features, batch_size, self.kernels, self.threads,
@@ -168,8 +165,7 @@ class Step:
         self._layer.step(
             self._features[:batch], targets, share, self.optimizer.rule, hyper,
             self._losses[:batch], self._grad_features[:batch],
-            (network.output, network.output_bias,
-             slots["output" if network.direct else "output_weight"], slots["output_bias"]),
+            (network.output, network.output_bias, slots["output"], slots["output_bias"]),
         )  # fmt: skip
 
     def _backward(self, contexts, hyper, batch):
@@ -208,6 +204,20 @@ class Step:
             self._grad_bias, rule, undecayed, network.hidden_bias, slots["hidden_bias"],
             threads=threads,
         )  # fmt: skip
+
+    def arrays(self):
+        """The optimiser's arrays by name, live: what a checkpoint keeps beside the parameters."""
+        named = {f"slots.{name}": value for name, value in self.state.slots.items() if value.size}
+        return named | {f"decay.{name}": decay.seen for name, decay in self._decays.items()}
+
+    def decay_totals(self):
+        """The lazy decays' sums, for a checkpoint."""
+        return {name: decay.total for name, decay in self._decays.items()}
+
+    def restore_decay_totals(self, totals):
+        """Put back what ``decay_totals`` gave."""
+        for name, decay in self._decays.items():
+            decay.total = totals[name]
 
     def finish(self):
         """Bring every row up to date with its weight decay; call before parameters are read."""

@@ -1,214 +1,167 @@
-"""Folders on disk: written whole under a temporary name, checked whole when read.
+"""Saved models: ``config.json``, ``vocabulary.tsv``, ``parameters.safetensors``, written whole.
 
-A model folder holds ``config.json``, ``vocabulary.tsv``, ``parameters.safetensors`` and
-``manifest.json`` (size and SHA-256 of the others); ``history.jsonl`` grows beside them. A new
-version is built in a hidden sibling folder, flushed, and put in place by rename; a reader that
-meets the moment between finds the previous version under its hidden name.
+``history.jsonl`` and ``checkpoints/`` grow beside them and move over to each new version.
 """
 
-import contextlib
-import hashlib
 import json
 import os
-import shutil
 from pathlib import Path
 
 import numpy as np
 
-from .errors import ModelError, SettingsError
+from . import folder as folders
+from . import loss as losses
+from .errors import Error, ModelError, SettingsError
+from .vocabulary import Vocabulary
 
 FORMAT = 1
-_CHUNK = 1 << 20
+KIND = "nplm"
+KEEP = ("checkpoints", "history.jsonl")
 
 
-def write_folder(folder, files, keep=()):
-    """Put a folder of ``files`` (name -> bytes or function that writes a path) in place at once.
+def save(network, folder, extra=None, overwrite=False):
+    """Write a model folder at once; a reader finds the old or the new version, never a mixture.
 
-    Whatever stood there is replaced; entries named in ``keep`` move over from it. After a crash
-    at any moment the old or the new version is found by ``read_folder``.
+    extra : dict of more entries for config.json. Raises ModelError if a parameter is not finite
+    (nothing is written) or ``folder`` exists and ``overwrite`` is false.
     """
-    folder = Path(folder)
-    fresh, previous = _hidden(folder, "new"), _hidden(folder, "previous")
-    recover(folder)
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(parents=True)
-    try:
-        listed = {}
-        for name, content in files.items():
-            path = fresh / name
-            if callable(content):
-                content(path)
-            else:
-                path.write_bytes(content)
-            _flush(path)
-            listed[name] = {"bytes": path.stat().st_size, "sha256": _sha256(path)}
-        manifest = {"format": FORMAT, "files": listed}
-        (fresh / "manifest.json").write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
-        _flush(fresh / "manifest.json")
-        _flush(fresh)
-        if folder.exists():
-            os.rename(folder, previous)
-        os.rename(fresh, folder)
-    except BaseException:
-        shutil.rmtree(fresh, ignore_errors=True)
-        recover(folder)
-        raise
-    _flush(folder.parent)
-    _move_kept(previous, folder, keep)
-    shutil.rmtree(previous, ignore_errors=True)
+    network.require_finite("and is not saved")
+    config = {"format": FORMAT, "kind": KIND, "dtype": network.dtype.name}
+    config |= network.config() | (extra or {})
+    config["vocabulary_fingerprint"] = network.vocabulary.fingerprint
+    with folders.new_folder(folder, overwrite=overwrite, keep=KEEP) as fresh:
+        (fresh / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
+        network.vocabulary.save(fresh / "vocabulary.tsv")
+        write_tensors(fresh / "parameters.safetensors", network.parameters)
 
 
-def recover(folder, keep=("checkpoints", "history.jsonl")):
-    """Finish or undo a replacement that a crash interrupted; called before writing."""
-    folder = Path(folder)
-    previous = _hidden(folder, "previous")
-    if not previous.exists():
-        return
-    if folder.exists():
-        _move_kept(previous, folder, keep)
-        shutil.rmtree(previous, ignore_errors=True)
-    else:
-        os.rename(previous, folder)
+def load(folder, network_class):
+    """Read a model folder into a new ``network_class``; checks everything before it is used.
 
-
-def find(folder):
-    """The folder, or its previous version if a replacement was interrupted."""
-    folder = Path(folder)
-    previous = _hidden(folder, "previous")
-    return previous if not folder.exists() and previous.exists() else folder
-
-
-def read_folder(folder, expected):
-    """Check a folder against its manifest; returns the folder to read ``expected`` files from.
-
-    Raises ModelError if it is no such folder, a file is missing, of another size or damaged.
+    Raises ModelError naming the file and what is wrong with it.
     """
-    asked, folder = Path(folder), find(folder)
-    manifest = read_json(folder / "manifest.json", f"{asked} is not a saved model")
-    if manifest.get("format") != FORMAT:
+    asked, folder = folder, folders.find_folder(folder)
+    folders.check_folder(folder)
+    config = folders.read_json(folder / "config.json")
+    if config.get("format") != FORMAT or config.get("kind") != KIND:
         raise ModelError(
-            f"{asked}/manifest.json has format {manifest.get('format')!r};"
-            f" this version reads format {FORMAT}"
+            f"{asked}/config.json: format {config.get('format')!r}, kind {config.get('kind')!r};"
+            f" this version reads format {FORMAT}, kind {KIND!r}"
         )
-    listed = manifest.get("files")
-    if not isinstance(listed, dict) or not set(expected) <= set(listed):
-        raise ModelError(f"{asked}/manifest.json does not list {', '.join(expected)}")
-    for name in expected:
-        path, entry = folder / name, listed[name]
-        if not isinstance(entry, dict) or not path.is_file():
-            raise ModelError(f"{asked}/{name} is missing; the folder is incomplete")
-        if path.stat().st_size != entry.get("bytes"):
-            raise ModelError(
-                f"{asked}/{name} has {path.stat().st_size} bytes; its manifest says"
-                f" {entry.get('bytes')}: cut short or changed"
-            )
-        if _sha256(path) != entry.get("sha256"):
-            raise ModelError(f"{asked}/{name} does not match its checksum: damaged or changed")
-    return folder
-
-
-def read_json(path, what):
-    """The JSON object in a file; ModelError says ``what`` is wrong if there is none."""
+    vocabulary = Vocabulary.load(folder / "vocabulary.tsv")
+    if vocabulary.fingerprint != config.get("vocabulary_fingerprint"):
+        raise ModelError(f"{asked}: vocabulary.tsv is not the one that config.json belongs to")
+    path = folder / "parameters.safetensors"
+    shapes = _shapes(config, len(vocabulary), asked)
+    wanted = sum(int(np.prod(shape, dtype=object)) for shape in shapes.values())
+    if wanted * np.dtype(config["dtype"]).itemsize > path.stat().st_size:
+        raise ModelError(f"{path} is smaller than the model that config.json describes")
     try:
-        size = path.stat().st_size
-        if size > 1 << 24:
-            raise ModelError(f"{what}: {path.name} has {size} bytes; expected a small JSON file")
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise ModelError(f"{what}: there is no {path.name}") from None
-    except (ValueError, RecursionError):
-        raise ModelError(f"{what}: {path.name} is not JSON") from None
-    if not isinstance(value, dict):
-        raise ModelError(f"{what}: {path.name} is not a JSON object")
-    return value
+        network = network_class(
+            vocabulary,
+            context=config["context"],
+            dim=config["dim"],
+            hidden=config["hidden"],
+            direct=config["direct"],
+            dtype=config["dtype"],
+            output_bias="zeros",
+            seed=None,
+        )
+        network.loss = losses.from_config(config["loss"])
+    except (Error, TypeError) as error:
+        raise ModelError(f"{asked}/config.json: {error}") from None
+    read_parameters(path, network)
+    return network
+
+
+def read_parameters(path, network):
+    """Fill a network's parameters from a safetensors file of the same shapes and dtype."""
+    shapes = {name: value.shape for name, value in network.parameters.items()}
+    for name, value in read_tensors(path, shapes, network.dtype):
+        network.parameters[name][...] = value
+    network.require_finite(f"in {path}")
 
 
 def write_tensors(path, tensors):
-    """Write named arrays as safetensors (contiguous copies of views are made one at a time)."""
+    """Write named arrays as safetensors (a view is copied, one array at a time)."""
     from safetensors.numpy import save_file
 
     save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, str(path))
 
 
 def read_tensors(path, shapes, dtype):
-    """Yield (name, array) of a safetensors file; each must have the shape and dtype expected."""
+    """Yield (name, array) of a safetensors file; each must have the shape and dtype expected.
+
+    dtype : of all arrays, or a dict by name.
+    """
     from safetensors import SafetensorError, safe_open
 
     try:
-        opened = safe_open(str(path), framework="numpy")
-    except (SafetensorError, OSError, ValueError) as error:
-        raise ModelError(f"{path} is not a safetensors file: {error}") from None
-    with opened:
-        found = set(opened.keys())
-        if found != set(shapes):
-            odd = ", ".join(sorted(found ^ set(shapes)))
-            raise ModelError(f"{path} does not hold the expected arrays: {odd}")
-        for name, shape in shapes.items():
-            part = opened.get_slice(name)
-            if tuple(part.get_shape()) != tuple(shape):
-                raise ModelError(
-                    f"{path}: {name} has shape {tuple(part.get_shape())}; expected {tuple(shape)}"
-                )
-            value = opened.get_tensor(name)
-            if value.dtype != dtype:
-                raise ModelError(f"{path}: {name} has dtype {value.dtype}; expected {dtype}")
-            yield name, value
+        with safe_open(str(path), framework="numpy") as opened:
+            found = set(opened.keys())
+            if found != set(shapes):
+                odd = ", ".join(sorted(found ^ set(shapes)))
+                raise ModelError(f"{path} does not hold the expected arrays: {odd}")
+            for name, shape in shapes.items():
+                have = tuple(opened.get_slice(name).get_shape())
+                if have != tuple(shape):
+                    raise ModelError(f"{path}: {name} has shape {have}; expected {tuple(shape)}")
+                value = opened.get_tensor(name)
+                wanted = dtype[name] if isinstance(dtype, dict) else dtype
+                if value.dtype != wanted:
+                    raise ModelError(f"{path}: {name} has dtype {value.dtype}; expected {wanted}")
+                yield name, value
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"{path} is not a whole safetensors file: {error}") from None
 
 
 def check_output(folder, overwrite=False, resume=False):
-    """Refuse an output that can't be written, before any work: costs nothing, saves a night."""
-    folder = Path(folder)
-    recover(folder)
-    parent = folder.parent
-    if not parent.is_dir():
-        raise SettingsError(f"{parent} is not a folder; make it first (mkdir -p)")
-    if folder.exists():
-        if not folder.is_dir():
-            raise SettingsError(f"{folder} exists and is not a folder; choose another output")
-        if any(folder.iterdir()) and not (overwrite or resume):
+    """Refuse an output that can't be written, before any work: it costs a moment, not a night.
+
+    Raises SettingsError: the parent is missing or not writable, something else stands there, or
+    the folder exists and neither ``overwrite`` nor ``resume`` was asked for.
+    """
+    folder = Path(os.path.abspath(folder))
+    if not folder.parent.is_dir():
+        raise SettingsError(f"{folder.parent} is not a folder; make it first (mkdir -p)")
+    folders.recover(folder, KEEP)
+    if folder.exists() and not folder.is_dir():
+        raise SettingsError(f"{folder} is a file; choose another output")
+    if folder.is_dir() and any(folder.iterdir()):
+        if not (overwrite or resume):
             raise SettingsError(
                 f"{folder} exists; pass --overwrite to replace it or --resume to go on with it"
             )
-    probe = parent / f".{folder.name}.probe-{os.getpid()}"
-    try:
-        probe.mkdir()
-        probe.rmdir()
-    except OSError as error:
-        raise SettingsError(f"cannot write in {parent}: {error.strerror}") from None
+        if not resume and not (folder / folders.MANIFEST).is_file() and any(
+            entry.name not in KEEP for entry in folder.iterdir()
+        ):  # fmt: skip
+            raise SettingsError(
+                f"{folder} is not a model folder (it has no {folders.MANIFEST}) and is not"
+                " overwritten; choose another output"
+            )
+    for place in (folder.parent, folder):
+        if place.is_dir():
+            probe = place / f".probe-{os.getpid()}"
+            try:
+                probe.touch()
+                probe.unlink()
+            except OSError as error:
+                raise SettingsError(f"cannot write in {place}: {error.strerror}") from None
 
 
-def replace_text(path, text):
-    """Replace a small text file at once (temporary name, flush, rename)."""
-    path = Path(path)
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.write_text(text, encoding="utf-8")
-    _flush(fresh)
-    os.replace(fresh, path)
-
-
-def _hidden(folder, role):
-    absolute = folder.absolute()
-    return absolute.with_name(f".{absolute.name}.{role}")
-
-
-def _move_kept(source, target, keep):
-    for name in keep:
-        if (source / name).exists() and not (target / name).exists():
-            os.rename(source / name, target / name)
-
-
-def _flush(path):
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # some file systems refuse it for folders
-            os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _sha256(path):
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+def _shapes(config, vocabulary_size, asked):
+    sizes = {name: config.get(name) for name in ("context", "dim", "hidden")}
+    for name, value in sizes.items():
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 1 << 31:
+            raise ModelError(f"{asked}/config.json: {name} is {value!r}; expected a whole number")
+    if not isinstance(config.get("direct"), bool):
+        raise ModelError(f"{asked}/config.json: direct is {config.get('direct')!r}")
+    if config.get("dtype") not in ("float32", "float64"):
+        raise ModelError(f"{asked}/config.json: dtype is {config.get('dtype')!r}")
+    inputs = sizes["context"] * sizes["dim"]
+    shapes = {
+        "embedding": (vocabulary_size, sizes["dim"]),
+        "hidden_weight": (sizes["hidden"], inputs),
+        "output_weight": (vocabulary_size, sizes["hidden"]),
+    }
+    return shapes | ({"direct_weight": (vocabulary_size, inputs)} if config["direct"] else {})

@@ -1,0 +1,44 @@
+"""Ctrl-C and SIGTERM between two batches: the model is left whole, a second one stops at once."""
+
+import signal
+import threading
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM arrived; the command exits with 143."""
+
+
+class Interrupts:
+    """While entered, the first signal is only noted; ``check`` raises it at a safe moment.
+
+    Only the main thread can take signals, and only handlers that nobody has replaced are taken
+    over: Python's own for Ctrl-C, the system's for SIGTERM. They are put back on leaving.
+    """
+
+    def __enter__(self):
+        self._caught = None
+        self._before = {}
+        if threading.current_thread() is threading.main_thread():
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._note)
+            if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+                self._before[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._note)
+        return self
+
+    def __exit__(self, *_):
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number, frame):
+        if self._caught is not None:
+            raise self._error(number)
+        self._caught = number
+
+    def check(self):
+        """Raise KeyboardInterrupt (or Terminated) if a signal came since the last check."""
+        if self._caught is not None:
+            raise self._error(self._caught)
+
+    @staticmethod
+    def _error(number):
+        return Terminated() if number == signal.SIGTERM else KeyboardInterrupt()

@@ -1,0 +1,394 @@
+"""Training: epochs of steps, validation, the best model kept, a history of both."""
+
+import dataclasses
+import json
+import math
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from . import checkpoint, evaluation, storage
+from . import folder as folders
+from . import loss as losses
+from . import optimizer as optimizers
+from . import schedule as schedules
+from .batches import Epoch
+from .corpus import Corpus, require_same_vocabulary
+from .errors import CorpusError, DivergenceError, ModelError, SettingsError
+from .interrupts import Interrupts
+from .progress import Progress
+from .step import Step
+
+
+@dataclasses.dataclass
+class History:
+    """What a run did: one dict an epoch in ``epochs`` (the lines of history.jsonl).
+
+    best_epoch : the epoch whose weights the model holds; updates : steps taken in all.
+    """
+
+    epochs: list = dataclasses.field(default_factory=list)
+    best_epoch: int | None = None
+    updates: int = 0
+
+    @property
+    def perplexities(self):
+        """The exact validation perplexity of each epoch (None without validation text)."""
+        return [record.get("valid_perplexity") for record in self.epochs]
+
+
+def train(
+    model,
+    corpus,
+    valid=None,
+    loss="softmax",
+    negatives=None,
+    optimizer="adam",
+    lr=None,
+    schedule="cosine",
+    batch_size=256,
+    epochs=6,
+    dropout=0.0,
+    input_dropout=0.0,
+    weight_decay=None,
+    patience=None,
+    out=None,
+    overwrite=False,
+    resume=False,
+    checkpoint_every=None,
+    seed=0,
+    threads=None,
+    kernels="auto",
+    precision="float32",
+    buffer_mib=256,
+    quiet=False,
+):
+    """Train ``model`` on ``corpus``; afterwards it holds the best weights. Returns a History.
+
+    Parameters
+    ----------
+    model : NPLM, updated in place
+    corpus : Corpus with the model's vocabulary (or text: a path, several, sentences)
+    valid : text or Corpus for the exact perplexity after each epoch; the best epoch is kept
+    loss : "softmax", "ns", "nce" or a loss object; negatives : its K
+    optimizer : "sgd", "momentum", "adagrad", "rmsprop", "adam" or an Optimizer; lr : its rate
+    schedule : "constant", "inverse", "linear", "cosine", "plateau" or a Schedule
+    batch_size : examples a step; epochs : passes over the corpus
+    dropout, input_dropout : shares of hidden units and of embedding elements dropped
+    weight_decay : decoupled; patience : stop after so many epochs without improvement
+    out : model folder for the best weights and history.jsonl; overwrite, resume : see the command
+    checkpoint_every : batches, or a time such as "10m"; checkpoints go to OUT/checkpoints
+    seed : of the order of the examples, the noise and the dropout
+    threads : None means the processors this process may use; never changes a bit of the result
+    kernels : "auto", "native", "numba" or "reference"
+    precision : "float32" or "bf16"; buffer_mib : room for the B x V scores of a step
+    quiet : show nothing
+
+    Raises
+    ------
+    SettingsError, CorpusError, CheckpointError
+        Before any work, for what cannot go well.
+    DivergenceError
+        When the loss is not finite; files on disk then hold the last good model.
+    KeyboardInterrupt
+        On Ctrl-C, between two batches; with checkpoints on, one is saved first.
+    """
+    if isinstance(epochs, bool) or int(epochs) != epochs or epochs < 1:
+        raise SettingsError(f"epochs is {epochs!r}; expected a whole number of at least 1")
+    if patience is not None and patience < 1:
+        raise SettingsError(f"patience is {patience!r}; expected at least 1 epoch")
+    if patience is not None and valid is None:
+        raise SettingsError("patience needs a validation text (valid)")
+    schedule = schedules.resolve(schedule)
+    if schedule.name == "plateau" and valid is None:
+        raise SettingsError("schedule plateau needs a validation text (valid)")
+    cadence = checkpoint.every(checkpoint_every)
+    if (resume or checkpoint_every) and out is None:
+        raise SettingsError("checkpoints and resume need an output folder (out)")
+    optimizer = optimizers.resolve(optimizer, lr, weight_decay)
+    loss = losses.resolve(loss, negatives)
+    if out is not None:
+        storage.check_output(out, overwrite=overwrite, resume=resume)
+    with _opened(corpus, model, "corpus") as corpus, _opened(valid, model, "valid") as valid:
+        if len(corpus.tokens) == 0:
+            raise CorpusError("the corpus has no tokens to train on")
+        model.adopt(loss)
+        step = Step(
+            model, optimizer, min(batch_size, len(corpus.tokens)), kernels=kernels,
+            threads=threads, precision=precision, buffer_mib=buffer_mib, dropout=dropout,
+            input_dropout=input_dropout,
+        )  # fmt: skip
+        settings = {
+            "corpus": corpus.header.tokens_checksum,
+            "vocabulary": model.vocabulary.fingerprint,
+            "model": model.config(),
+            "optimizer": dataclasses.asdict(optimizer),
+            "schedule": dataclasses.asdict(schedule),
+            "batch_size": batch_size,
+            "dropout": [dropout, input_dropout],
+            "precision": precision,
+            "kernels": step.kernels.NAME,
+            "seed": seed,
+        }
+        with tempfile.TemporaryDirectory(prefix="fastnplm-") as temporary:
+            run = _Run(
+                step, corpus, valid, schedule, int(epochs), patience, seed, out, cadence,
+                settings, Path(temporary), quiet,
+            )  # fmt: skip
+            if resume:
+                run.resume()
+            elif out is not None:
+                _clear(out)
+            return run.all_epochs()
+
+
+class _Run:
+    """One call of ``train``: where it stands, and what it does at each boundary."""
+
+    def __init__(
+        self, step, corpus, valid, schedule, epochs, patience, seed, out, cadence, settings,
+        temporary, quiet,
+    ):  # fmt: skip
+        self.step, self.corpus, self.valid, self.schedule = step, corpus, valid, schedule
+        self.epochs, self.patience, self.seed, self.quiet = epochs, patience, seed, quiet
+        self.out = Path(out) if out is not None else None
+        # Without an output the best weights wait in a temporary folder: never a second copy in
+        # memory.
+        self.best_folder = self.out or temporary / "best"
+        self.every_batches, self.every_seconds = cadence
+        self.settings = settings
+        self.history = History()
+        self.epoch, self.batch = 0, 0  # epochs finished; batches of the present one
+        self.loss_sum, self.tokens, self.seconds = 0.0, 0, 0.0  # of the present epoch
+        self.best, self.waited, self.halvings = math.inf, 0, 0
+        self.batches = -(-len(corpus.tokens) // settings["batch_size"])
+        self.saved_at = time.monotonic()
+
+    def all_epochs(self):
+        network = self.step.network
+        done = self.epoch * len(self.corpus.tokens) + self.tokens
+        label, exact = network.loss.label, isinstance(network.loss, losses.Softmax)
+        total = self.epochs * len(self.corpus.tokens)
+        self.progress = Progress(label, exact, total, done, self.quiet)
+        try:
+            with Interrupts() as interrupts:
+                while self.epoch < self.epochs and not self._out_of_patience():
+                    self._one_epoch(interrupts)
+        except KeyboardInterrupt:
+            if self.every_batches or self.every_seconds:
+                self._checkpoint()
+            self.step.finish()  # after the checkpoint, which keeps the lazy state as it is
+            raise
+        finally:
+            self.progress.close()
+        best = self.history.best_epoch
+        if best is not None and best != self.epoch:
+            path = folders.find_folder(self.best_folder) / "parameters.safetensors"
+            storage.read_parameters(path, network)
+        return self.history
+
+    def _out_of_patience(self):
+        return self.patience is not None and self.waited >= self.patience
+
+    def _one_epoch(self, interrupts):
+        corpus, vocabulary, step = self.corpus, self.corpus.vocabulary, self.step
+        tokens, size = corpus.tokens, self.settings["batch_size"]
+        if self.batch == 0:
+            step.generator = np.random.default_rng([self.seed, self.epoch])
+        total = self.epochs * self.batches
+        targets = np.empty(min(size, len(tokens)), np.int32)
+        contexts = np.empty((len(targets), step.network.context), np.int32)
+        began = time.perf_counter()
+        order = Epoch(len(tokens), size, self.seed, self.epoch, start_batch=self.batch)
+        for positions in order:
+            count = len(positions)
+            corpus.check()  # a mapped file that shrinks must be met here, not as a bus error
+            step.kernels.form_contexts(
+                tokens, positions, vocabulary.start_id, vocabulary.end_id,
+                contexts[:count], targets[:count],
+            )  # fmt: skip
+            factor = self.schedule.factor(step.state.updates + 1, total) * 0.5**self.halvings
+            loss = step(contexts[:count], targets[:count], factor=factor)
+            if not math.isfinite(loss):
+                self._diverged(f"the {step.network.loss.label} is {loss}", factor)
+            self.loss_sum += loss * count
+            self.tokens += count
+            self.batch += 1
+            now = time.perf_counter()
+            self.seconds += now - began
+            self.progress.advance(count, now - began, self.loss_sum / self.tokens)
+            self._maybe_checkpoint()
+            interrupts.check()
+            began = time.perf_counter()
+        self._end_epoch(factor)
+
+    def _end_epoch(self, factor):
+        step, network = self.step, self.step.network
+        step.finish()
+        mean = self.loss_sum / self.tokens
+        self.epoch += 1
+        record = {
+            "epoch": self.epoch,
+            "updates": step.state.updates,
+            "tokens": self.tokens,
+            "loss": network.loss.name,
+            "train_loss": mean,
+            "learning_rate": step.optimizer.lr * factor,
+        }
+        if isinstance(network.loss, losses.Softmax):
+            record["train_perplexity"] = math.exp(min(mean, 700.0))
+        seconds, began = self.seconds, time.perf_counter()
+        if self.valid is not None:
+            self._require_finite(factor)
+            report = evaluation.evaluate(
+                network, self.valid, threads=step.threads, kernels=step.kernels.NAME, details=False
+            )
+            record["valid_perplexity"] = report.perplexity
+        improved = self.valid is None or record["valid_perplexity"] < self.best
+        record["best"] = improved
+        record["seconds"] = seconds
+        record["tokens_per_second"] = self.tokens / seconds if seconds else None
+        record["valid_seconds"] = time.perf_counter() - began if self.valid is not None else 0.0
+        self.history.epochs.append(record)
+        self.history.updates = step.state.updates
+        self.batch, self.tokens, self.loss_sum, self.seconds = 0, 0, 0.0, 0.0
+        if improved:
+            self._keep_best(record, factor)
+        else:
+            self.waited += 1
+            if self.schedule.name == "plateau":
+                self.halvings += 1
+                path = folders.find_folder(self.best_folder) / "parameters.safetensors"
+                storage.read_parameters(path, network)
+        self._write_history()
+        self.progress.line(_line(record, network.loss.label))
+        if self.every_batches or self.every_seconds:
+            self._checkpoint()
+
+    def _keep_best(self, record, factor):
+        self.best = record.get("valid_perplexity", math.inf)
+        self.history.best_epoch, self.waited = self.epoch, 0
+        last = self.epoch == self.epochs
+        if self.out is not None or not last:
+            try:
+                storage.save(
+                    self.step.network, self.best_folder, overwrite=True,
+                    extra={"training": self.settings, "epoch": self.epoch},
+                )  # fmt: skip
+            except ModelError as error:
+                self._diverged(str(error), factor)
+
+    def _write_history(self):
+        if self.out is not None and self.out.is_dir():
+            lines = "".join(json.dumps(record) + "\n" for record in self.history.epochs)
+            folders.replace_text(self.out / "history.jsonl", lines)
+
+    def _require_finite(self, factor):
+        try:
+            self.step.network.require_finite("after this epoch")
+        except ModelError as error:
+            self._diverged(str(error), factor)
+
+    def _diverged(self, what, factor):
+        rate = self.step.optimizer.lr * factor
+        kept = "no good model was saved yet"
+        if self.out is not None and (self.out / folders.MANIFEST).is_file():
+            kept = f"the last good model is in {self.out}"
+        if self.out is not None and checkpoint.newest(self.out):
+            kept = f"the last good checkpoint is {checkpoint.newest(self.out)}"
+        raise DivergenceError(
+            f"training diverged at update {self.step.state.updates}: {what} at learning rate"
+            f" {rate:g}; pass a smaller lr ({kept})"
+        )
+
+    # --- checkpoints ----------------------------------------------------------------------------
+
+    def _maybe_checkpoint(self):
+        if self.batch == self.batches:
+            return  # the end of the epoch comes first
+        due = self.every_batches and self.step.state.updates % self.every_batches == 0
+        if self.every_seconds and time.monotonic() - self.saved_at >= self.every_seconds:
+            due = True
+        if due:
+            self._checkpoint()
+
+    def _checkpoint(self):
+        state = {
+            "settings": self.settings,
+            "epoch": self.epoch,
+            "batch": self.batch,
+            "updates": self.step.state.updates,
+            "loss_sum": self.loss_sum,
+            "tokens": self.tokens,
+            "seconds": self.seconds,
+            "best": None if math.isinf(self.best) else self.best,
+            "best_epoch": self.history.best_epoch,
+            "waited": self.waited,
+            "halvings": self.halvings,
+            "random": self.step.generator.bit_generator.state,
+            "decay": self.step.decay_totals(),
+            "history": self.history.epochs,
+        }
+        try:
+            checkpoint.save(self.out, self.step, state)
+        except ModelError as error:
+            self._diverged(str(error), 1.0)
+        self.saved_at = time.monotonic()
+
+    def resume(self):
+        """Go on from the newest checkpoint of ``out``; from the beginning if there is none."""
+        state = checkpoint.load(self.out, self.step, self.settings)
+        if state is None:
+            return
+        self.epoch, self.batch = state["epoch"], state["batch"]
+        self.loss_sum, self.tokens = state["loss_sum"], state["tokens"]
+        self.seconds = state["seconds"]
+        self.best = math.inf if state["best"] is None else state["best"]
+        self.waited, self.halvings = state["waited"], state["halvings"]
+        self.history.epochs = state["history"]
+        self.history.best_epoch = state["best_epoch"]
+        self.step.state.updates = self.history.updates = state["updates"]
+        self.step.restore_decay_totals(state["decay"])
+        self.step.generator = np.random.default_rng()
+        self.step.generator.bit_generator.state = state["random"]
+
+
+class _opened:
+    """A Corpus as it is, text encoded with the model's vocabulary for the time of a with-block."""
+
+    def __init__(self, given, model, name):
+        self._given, self._model, self._name, self._made = given, model, name, None
+
+    def __enter__(self):
+        if self._given is None:
+            return None
+        if isinstance(self._given, Corpus):
+            require_same_vocabulary(self._given, self._model.vocabulary)
+            return self._given
+        self._made = Corpus.prepare(self._given, vocabulary=self._model.vocabulary)
+        return self._made
+
+    def __exit__(self, *_):
+        if self._made is not None:
+            self._made.close()
+
+
+def _clear(out):
+    """A run that replaces another starts without its checkpoints and its history."""
+    checkpoint.clear(out)
+    history = Path(out) / "history.jsonl"
+    if history.exists():
+        history.unlink()
+
+
+def _line(record, label):
+    text = f"epoch {record['epoch']}: {label} {record['train_loss']:.4f}"
+    if "train_perplexity" in record:
+        text += f", train perplexity {record['train_perplexity']:.2f}"
+    if "valid_perplexity" in record:
+        text += f", valid perplexity {record['valid_perplexity']:.2f}"
+    rate = record["tokens_per_second"]
+    text += f", {record['seconds']:.1f} s" + (f", {rate:,.0f} words/s" if rate else "")
+    return text + (" (best)" if record["best"] and "valid_perplexity" in record else "")
