@@ -1,0 +1,143 @@
+"""The order in which examples are learnt: shuffled in bounded memory, the same for the same seed.
+
+Every position of a corpus is an example. The stream is cut into blocks; an epoch takes the blocks
+in random order, fills a window with some of them and shuffles the examples of the window. All of
+it is a function of (seed, epoch), so a run can continue at any batch.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from fastnplm.errors import SettingsError
+
+WINDOW = 1 << 22
+BLOCK = 1 << 12
+
+
+class Epoch:
+    """The batches of one epoch: iterating gives int64 arrays of at most ``batch_size`` positions.
+
+    Parameters
+    ----------
+    examples : number of positions, each given exactly once
+    batch_size : examples in a batch; the last batch may be short
+    seed, epoch : non-negative whole numbers that decide the order
+    start_batch : batches to leave out at the start, to continue a run
+    window : examples shuffled together; memory is about 24 bytes for each
+    block : examples that are taken from the stream together
+
+    Raises
+    ------
+    SettingsError
+        If a number makes no sense.
+    """
+
+    def __init__(
+        self,
+        examples: int,
+        batch_size: int,
+        seed: int = 0,
+        epoch: int = 0,
+        start_batch: int = 0,
+        window: int = WINDOW,
+        block: int = BLOCK,
+    ) -> None:
+        for name, value, least in (
+            ("examples", examples, 0),
+            ("batch_size", batch_size, 1),
+            ("seed", seed, 0),
+            ("epoch", epoch, 0),
+            ("start_batch", start_batch, 0),
+            ("block", block, 1),
+            ("window", window, block),
+        ):
+            if value < least:
+                raise SettingsError(f"{name}={value}: must be {least} or more")
+        self.examples, self.batch_size = examples, batch_size
+        self.seed, self.epoch, self.start_batch = seed, epoch, start_batch
+        self.block = block
+        self.window_blocks = window // block
+
+    def __len__(self) -> int:
+        """Batches from ``start_batch`` on."""
+        return max(0, -(-self.examples // self.batch_size) - self.start_batch)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        skip = self.start_batch * self.batch_size
+        rest = np.empty(0, np.int64)
+        for order in self._windows(skip):
+            if len(rest):
+                order = np.concatenate([rest, order])
+            whole = len(order) - len(order) % self.batch_size
+            for start in range(0, whole, self.batch_size):
+                yield order[start : start + self.batch_size]
+            rest = order[whole:].copy()
+        if len(rest):
+            yield rest
+
+    def _windows(self, skip: int) -> Iterator[np.ndarray]:
+        """Positions window by window, without the first ``skip`` of the epoch."""
+        starts, lengths = self._blocks()
+        for number, first in enumerate(range(0, len(starts), self.window_blocks)):
+            chosen = slice(first, first + self.window_blocks)
+            size = int(lengths[chosen].sum())
+            if skip >= size:
+                skip -= size
+                continue
+            positions = _spread(starts[chosen], lengths[chosen])
+            yield positions[_shuffled(size, (self.seed, self.epoch, 1, number))][skip:]
+            skip = 0
+
+    def _blocks(self) -> tuple[np.ndarray, np.ndarray]:
+        """Start and length of every block, in the order of this epoch."""
+        # Cuts move from epoch to epoch, so the same examples do not always meet in a window.
+        phase = int(_random((self.seed, self.epoch, 2), 1)[0] % np.uint64(self.block))
+        cuts = np.arange(phase or self.block, self.examples, self.block, dtype=np.int64)
+        edges = np.concatenate([[0], cuts, [self.examples]]).astype(np.int64)
+        starts, lengths = edges[:-1], np.diff(edges)
+        order = _shuffled(len(starts), (self.seed, self.epoch, 0, 0))
+        return starts[order], lengths[order]
+
+
+def epoch_of(
+    corpus: Any, batch_size: int, seed: int = 0, epoch: int = 0, start_batch: int = 0
+) -> Iterator[np.ndarray]:
+    """The batches of an epoch over a corpus, which is asked before each whether it is still whole.
+
+    Raises
+    ------
+    CorpusError
+        If the corpus was cut short meanwhile.
+    """
+    for positions in Epoch(len(corpus), batch_size, seed, epoch, start_batch):
+        corpus.check()
+        yield positions
+
+
+def _spread(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """All positions of the blocks, block after block."""
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()), dtype=np.int64)
+
+
+def _random(key: tuple[int, ...], size: int) -> np.ndarray:
+    return np.random.PCG64(np.random.SeedSequence(key)).random_raw(size)
+
+
+def _shuffled(size: int, key: tuple[int, ...]) -> np.ndarray:
+    """The numbers below ``size`` in random order, int64.
+
+    Raw bits of PCG64 are sorted with each number in the low bits. Unlike `Generator.permutation`,
+    whose algorithm may change with NumPy, this order is fixed for good: PCG64's stream is
+    guaranteed, and sorting different numbers has one result.
+    """
+    bits = max(1, (size - 1).bit_length()) if size else 1
+    low = np.uint64((1 << bits) - 1)
+    keys = _random(key, size)
+    keys &= ~low
+    keys |= np.arange(size, dtype=np.uint64)
+    keys.sort()
+    keys &= low
+    return keys.view(np.int64)
