@@ -54,7 +54,7 @@ class Corpus:
             raise
         # A plain array: slices of a memmap cost ten times as much to make.
         self.tokens: np.ndarray = np.asarray(mapped)
-        self._finalizer = weakref.finalize(self, self._file.close)
+        self._finalizer = weakref.finalize(self, _close, self._file, None)
 
     @classmethod
     def prepare(
@@ -124,7 +124,7 @@ class Corpus:
         corpus = cls.open(folder)
         if out is None:
             corpus._finalizer.detach()
-            corpus._finalizer = weakref.finalize(corpus, _discard, corpus._file, folder)
+            corpus._finalizer = weakref.finalize(corpus, _close, corpus._file, folder)
         return corpus
 
     @classmethod
@@ -215,9 +215,10 @@ class Corpus:
             )
 
 
-def _discard(file: Any, folder: Path) -> None:
+def _close(file: Any, temporary: Path | None) -> None:
     file.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    if temporary is not None:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def require_same_vocabulary(

@@ -314,6 +314,6 @@ def _finish(
             if unknown is not None:
                 oov += int(np.count_nonzero(encoded == unknown))
             tokens += len(encoded)
-            digest.update(encoded)
+            digest.update(encoded.data)
             target.write(encoded.data)
     return tokens, oov, digest.hexdigest()

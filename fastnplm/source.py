@@ -151,6 +151,7 @@ def _cut(
 ) -> Iterator[Block]:
     """Blocks that end at a line's end, or between two words of a line longer than a block."""
     line, inside = 1, False
+    offset, pieces = _without_mark(pieces)
     rest: list[bytes] = []  # a list, so that a huge line is joined once and not at every piece
     rest_bytes = 0
 
@@ -162,7 +163,6 @@ def _cut(
         inside = not data.endswith(b"\n")
         return made
 
-    offset, pieces = _without_mark(pieces)
     for piece in pieces:
         keep = piece.rfind(b"\n") + 1
         if not keep and not whole_lines and rest_bytes + len(piece) >= block_bytes:

@@ -57,7 +57,7 @@ class TextSettings:
 
     segment: str = "space"
     lowercase: bool = False
-    normalize: str | None = None
+    normalize: Any = None
     encoding: str = "utf-8"
     errors: str = "strict"
     reserved: str = "reject"
