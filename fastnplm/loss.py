@@ -188,7 +188,7 @@ class _SampledLayer:
         self.touched = None
 
     def draw(self, generator, targets):
-        """Draw the noise for the examples of ``targets``; ``touched`` names the rows of the step."""
+        """Draw the noise for ``targets``; ``touched`` then names the rows of the step."""
         blocks = -(-len(targets) // self._loss.shared)
         bits = generator.integers(0, 2**64, size=blocks * self._loss.negatives, dtype=np.uint64)
         self._drawn = self._noise[:blocks]

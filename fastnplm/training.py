@@ -111,7 +111,7 @@ def train(
     loss = losses.resolve(loss, negatives)
     if out is not None:
         storage.check_output(out, overwrite=overwrite, resume=resume)
-    with _opened(corpus, model, "corpus") as corpus, _opened(valid, model, "valid") as valid:
+    with _Opened(corpus, model, "corpus") as corpus, _Opened(valid, model, "valid") as valid:
         if len(corpus.tokens) == 0:
             raise CorpusError("the corpus has no tokens to train on")
         model.adopt(loss)
@@ -355,7 +355,7 @@ class _Run:
         self.step.generator.bit_generator.state = state["random"]
 
 
-class _opened:
+class _Opened:
     """A Corpus as it is, text encoded with the model's vocabulary for the time of a with-block."""
 
     def __init__(self, given, model, name):

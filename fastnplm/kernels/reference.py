@@ -242,7 +242,7 @@ def words_scratch(batch, context, dim, hidden, threads=1):
 
 
 def words_forward(contexts, embedding, weight, bias, scratch, hidden, threads=1):
-    """The hidden layer straight from word ids: ``tanh(weight @ concat(embedding[context]) + bias)``.
+    """The hidden layer from word ids: ``tanh(weight @ concat(embedding[context]) + bias)``.
 
     A kernel may project each distinct word of a context position once and sum the projections:
     the same sum in another order.
