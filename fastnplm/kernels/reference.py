@@ -386,6 +386,7 @@ def softmax_step(
     gradient @ output_weight (the old one); then the rule on gradient.T @ hidden and on the
     gradient's column sums. Never more than a tile of the scores (here), or at most ``scratch``
     (compiled): with scratch for keep=True the scores are kept, else they are computed twice.
+    When every weight is 0 there is nothing to learn from, and no parameter or state changes.
 
     hidden : (B, H); targets : int32 (B,); weights : (B,); precision : "float32" or "bf16"
     (products of operands rounded to bfloat16, sums and master weights float32);
@@ -426,6 +427,8 @@ def softmax_step(
     ignored = weights == 0
     losses[:] = np.where(ignored, 0, log_normalizer - target_score)
     grad_hidden[:] = 0
+    if ignored.all():
+        return
     bias_hyper = hyper.copy()
     bias_hyper[contract.HYPER.index("decay")] = 0
     with np.errstate(all="ignore"):
