@@ -13,7 +13,7 @@ import numpy as np
 RULES = ("sgd", "momentum", "adagrad", "rmsprop", "adam")
 SLOTS = {"sgd": 0, "momentum": 1, "adagrad": 1, "rmsprop": 1, "adam": 2}
 #        learning_rate, decay, epsilon, beta1, beta2, correction
-HYPER = np.array([0.125, 2**-10, 2**-20, 0.875, 1 - 2**-7, 1.5])
+HYPER = np.array([0.125, 2**-10, 2**-7, 0.875, 1 - 2**-7, 1.5])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -189,7 +189,7 @@ def check_top_k(module, case: Case, exact: bool):
     true, terms = oracle.scores_of(**case.inputs)
     lowest = np.where(np.isnan(true), -np.inf, true)
     for row in range(len(ids)):
-        order = sorted(range(true.shape[1]), key=lambda j: (-lowest[row, j], j))  # noqa: B023
+        order = sorted(range(true.shape[1]), key=lambda j: (-lowest[row, j], j))
         mine, best = ids[row].tolist(), order[: ids.shape[1]]
         assert len(set(mine)) == len(mine), f"{case}: row {row} names a word twice"
         if exact:
