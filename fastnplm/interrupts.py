@@ -8,11 +8,17 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM arrived; the command exits with 143."""
 
 
+def terminate(number, frame):
+    """A handler for SIGTERM that raises Terminated, so that temporary files are cleared away."""
+    raise Terminated()
+
+
 class Interrupts:
     """While entered, the first signal is only noted; ``check`` raises it at a safe moment.
 
     Only the main thread can take signals, and only handlers that nobody has replaced are taken
-    over: Python's own for Ctrl-C, the system's for SIGTERM. They are put back on leaving.
+    over: Python's own for Ctrl-C, the system's or ``terminate`` for SIGTERM. They are put back on
+    leaving.
     """
 
     def __enter__(self):
@@ -21,7 +27,7 @@ class Interrupts:
         if threading.current_thread() is threading.main_thread():
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._note)
-            if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            if signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, terminate):
                 self._before[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._note)
         return self
 

@@ -84,6 +84,8 @@ class Network:
         for name, value in (("context", context), ("dim", dim), ("hidden", hidden)):
             if isinstance(value, bool) or int(value) != value or value < 1:
                 raise SettingsError(f"{name} is {value!r}; expected a whole number of at least 1")
+        if seed is not None and (isinstance(seed, bool) or int(seed) != seed or seed < 0):
+            raise SettingsError(f"seed is {seed!r}; expected a whole number of at least 0, or None")
         if np.dtype(dtype).name not in ("float32", "float64"):
             raise SettingsError(f"dtype is {dtype!r}; expected float32 or float64")
         if output_bias not in ("unigram", "zeros"):

@@ -8,6 +8,19 @@ from . import threads as thread_count
 from .errors import SettingsError
 
 
+def step_settings(batch_size, precision, buffer_mib, dropout, input_dropout):
+    """Refuse settings that no step can be made with; raises SettingsError."""
+    for name, share in (("dropout", dropout), ("input_dropout", input_dropout)):
+        if not 0 <= share < 1:
+            raise SettingsError(f"{name} is {share}; expected a share in [0, 1)")
+    if precision not in ("float32", "bf16"):
+        raise SettingsError(f"precision is {precision!r}; expected float32 or bf16")
+    if isinstance(batch_size, bool) or int(batch_size) != batch_size or batch_size < 1:
+        raise SettingsError(f"batch_size is {batch_size!r}; expected at least 1 example")
+    if not buffer_mib >= 0:
+        raise SettingsError(f"buffer_mib is {buffer_mib!r}; expected at least 0")
+
+
 class Step:
     """A training step for batches of at most ``batch_size`` examples.
 
@@ -36,15 +49,7 @@ class Step:
         input_dropout=0.0,
         generator=None,
     ):
-        for name, share in (("dropout", dropout), ("input_dropout", input_dropout)):
-            if not 0 <= share < 1:
-                raise SettingsError(f"{name} is {share}; expected a share in [0, 1)")
-        if precision not in ("float32", "bf16"):
-            raise SettingsError(f"precision is {precision!r}; expected float32 or bf16")
-        if isinstance(batch_size, bool) or int(batch_size) != batch_size or batch_size < 1:
-            raise SettingsError(f"batch_size is {batch_size!r}; expected at least 1 example")
-        if not buffer_mib >= 0:
-            raise SettingsError(f"buffer_mib is {buffer_mib!r}; expected at least 0")
+        step_settings(batch_size, precision, buffer_mib, dropout, input_dropout)
         self.network = network
         self.optimizer = optimizers.resolve(optimizer)
         self.generator = generator if generator is not None else np.random.default_rng(0)

@@ -12,12 +12,11 @@ import numpy as np
 from . import checkpoint, evaluation, storage
 from . import folder as folders
 from . import loss as losses
-from . import optimizer as optimizers
-from . import schedule as schedules
 from .batches import Epoch
 from .corpus import Corpus, require_same_vocabulary
-from .errors import CorpusError, DivergenceError, ModelError, SettingsError
+from .errors import CorpusError, DivergenceError, ModelError
 from .interrupts import Interrupts
+from .plan import check
 from .progress import Progress
 from .step import Step
 
@@ -95,26 +94,18 @@ def train(
     KeyboardInterrupt
         On Ctrl-C, between two batches; with checkpoints on, one is saved first.
     """
-    if isinstance(epochs, bool) or int(epochs) != epochs or epochs < 1:
-        raise SettingsError(f"epochs is {epochs!r}; expected a whole number of at least 1")
-    if patience is not None and patience < 1:
-        raise SettingsError(f"patience is {patience!r}; expected at least 1 epoch")
-    if patience is not None and valid is None:
-        raise SettingsError("patience needs a validation text (valid)")
-    schedule = schedules.resolve(schedule)
-    if schedule.name == "plateau" and valid is None:
-        raise SettingsError("schedule plateau needs a validation text (valid)")
-    cadence = checkpoint.every(checkpoint_every)
-    if (resume or checkpoint_every) and out is None:
-        raise SettingsError("checkpoints and resume need an output folder (out)")
-    optimizer = optimizers.resolve(optimizer, lr, weight_decay)
-    loss = losses.resolve(loss, negatives)
-    if out is not None:
-        storage.check_output(out, overwrite=overwrite, resume=resume)
+    plan = check(
+        valid=valid, loss=loss, negatives=negatives, optimizer=optimizer, lr=lr,
+        schedule=schedule, batch_size=batch_size, epochs=epochs, dropout=dropout,
+        input_dropout=input_dropout, weight_decay=weight_decay, patience=patience, out=out,
+        overwrite=overwrite, resume=resume, checkpoint_every=checkpoint_every, seed=seed,
+        threads=threads, kernels=kernels, precision=precision, buffer_mib=buffer_mib,
+    )  # fmt: skip
+    optimizer, schedule = plan.optimizer, plan.schedule
     with _Opened(corpus, model, "corpus") as corpus, _Opened(valid, model, "valid") as valid:
         if len(corpus.tokens) == 0:
             raise CorpusError("the corpus has no tokens to train on")
-        model.adopt(loss)
+        model.adopt(plan.loss)
         step = Step(
             model, optimizer, min(batch_size, len(corpus.tokens)), kernels=kernels,
             threads=threads, precision=precision, buffer_mib=buffer_mib, dropout=dropout,
@@ -134,7 +125,7 @@ def train(
         }
         with tempfile.TemporaryDirectory(prefix="fastnplm-") as temporary:
             run = _Run(
-                step, corpus, valid, schedule, int(epochs), patience, seed, out, cadence,
+                step, corpus, valid, schedule, int(epochs), patience, seed, out, plan.cadence,
                 settings, Path(temporary), quiet,
             )  # fmt: skip
             if resume:
