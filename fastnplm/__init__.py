@@ -9,7 +9,10 @@ fastnplm.evaluate(model, "test.txt").perplexity
 from .corpus import Corpus
 from .errors import Error
 from .evaluation import Report, evaluate
+from .loading import load
 from .loss import NCE, NegativeSampling, Softmax
+from .mixture import Mixture
+from .ngram import NGram
 from .nplm import NPLM
 from .optimizer import Optimizer
 from .schedule import Schedule
@@ -18,14 +21,14 @@ from .training import History, train
 from .version import __version__
 from .vocabulary import Vocabulary
 
-load = NPLM.load
-
 __all__ = [
     "NCE",
     "NPLM",
     "Corpus",
     "Error",
     "History",
+    "Mixture",
+    "NGram",
     "NegativeSampling",
     "Optimizer",
     "Report",

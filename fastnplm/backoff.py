@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastnplm.counts import check_ids, find_ids, previous, sentence_chunks, with_starts
-from fastnplm.errors import IdError
+from fastnplm.errors import IdError, ModelError
 
 __all__ = ["BackOff"]
 
@@ -75,6 +75,48 @@ class BackOff:
             found = ids >= 0
             score[found] = self.log_probability[k - 1][ids[found]]
         return score
+
+    def context_counts(self, tokens: NDArray[np.integer]) -> tuple[Ints, Ints]:
+        """How well the context of every token of a stream is known: (words, occurrences).
+
+        For each token the length of the longest context before it that training met (at most
+        order - 1), and how often it did; int64 (tokens,) each. Needs ``counts``.
+        """
+        tokens = np.asarray(tokens)
+        check_ids(tokens, self.vocabulary_size, self.start_id)
+        lengths = np.zeros(len(tokens), dtype=np.int64)
+        occurrences = np.zeros(len(tokens), dtype=np.int64)
+        done = 0
+        for part in sentence_chunks(tokens, self.end_id):
+            words = with_starts(part, self.start_id, self.end_id)
+            inside = words != self.start_id
+            rows = slice(done, done + len(part))
+            ids = words
+            for k in range(1, self.order):
+                contexts = previous(ids)[inside]
+                known = contexts >= 0
+                lengths[rows][known] = k
+                occurrences[rows][known] = self._counts()[k - 1][contexts[known]]
+                if k + 1 < self.order:
+                    ids = find_ids(self.keys[k], previous(ids), words, self.vocabulary_size)
+            done += len(part)
+        return lengths, occurrences
+
+    def context_count(self, context_ids: Sequence[int] | NDArray[np.integer]) -> tuple[int, int]:
+        """(words, occurrences) of ``context_counts`` for one context."""
+        found = [(k, node) for k, node in enumerate(self.contexts(context_ids), 1) if node >= 0]
+        if not found:
+            return 0, 0
+        k, node = found[-1]
+        return k, int(self._counts()[k - 1][node])
+
+    def _counts(self) -> list[Ints]:
+        if self.counts is None:
+            raise ModelError(
+                "this n-gram model does not know how often its contexts occurred (it comes from "
+                "an ARPA file); train one, or use fixed weights"
+            )
+        return self.counts
 
     def distribution(self, context_ids: Sequence[int] | NDArray[np.integer]) -> Floats:
         """Probabilities of all words after a context, float64 (V,); they sum to one.

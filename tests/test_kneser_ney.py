@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import math
-import os
 from collections import Counter, defaultdict
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastnplm.corpus import Corpus
 from fastnplm.counts import CHUNK, count_ngrams, sentence_chunks
 from fastnplm.errors import IdError, SettingsError
 from fastnplm.kneser_ney import FALLBACK_DISCOUNTS, adjusted_counts, discounts, kneser_ney
@@ -256,26 +254,8 @@ def test_tokens_that_are_not_integers_are_refused():
 
 # --- KenLM ----------------------------------------------------------------------------------------
 
-DATA = Path(os.environ.get("FASTNPLM_DATA", Path(__file__).parents[2] / "shared" / "data"))
-
-
-def encoded(name, min_count):
-    def sentences(part):
-        with gzip.open(DATA / name.format(part), "rt", encoding="utf-8", newline="\n") as lines:
-            return [line.split() for line in lines]
-
-    train_part = sentences("train")
-    often = Counter(word for sentence in train_part for word in sentence)
-    words = ["<unk>", "<s>", "</s>"]
-    words += sorted(w for w, n in often.items() if n >= min_count and w != "<unk>")
-    ids = {word: i for i, word in enumerate(words)}
-    parts = [train_part, sentences("valid"), sentences("test")]
-    streams = [stream(*([ids.get(w, UNK) for w in s] for s in part)) for part in parts]
-    return len(words), *streams
-
 
 @pytest.mark.corpus
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"no corpora in {DATA}")
 @pytest.mark.parametrize(
     ("name", "min_count", "scored", "expected"),
     [
@@ -294,12 +274,17 @@ def encoded(name, min_count):
         ),
     ],
 )
-def test_perplexities_are_those_of_kenlm(name, min_count, scored, expected):
-    size, train_tokens, valid, test = encoded(name, min_count)
-    assert (len(valid), len(test)) == scored
-    for order, perplexities in expected.items():
-        model = train(train_tokens, size, order)
-        found = [math.exp(-model.log_probabilities(part).mean()) for part in (valid, test)]
-        assert found == pytest.approx(perplexities, rel=1e-4)
-        for context in ([START], [], [UNK] * 4, test[100:104], test[:3], [size - 1, 5, 9, END]):
-            assert abs(model.distribution(context).sum() - 1) < 1e-9
+def test_perplexities_are_those_of_kenlm(data, name, min_count, scored, expected):
+    with Corpus.prepare(data / name.format("train"), min_count=min_count) as corpus:
+        tokens, vocabulary, size = corpus.tokens, corpus.vocabulary, len(corpus.vocabulary)
+        models = {order: train(tokens, size, order) for order in expected}
+    for part, place in (("valid", 0), ("test", 1)):
+        with Corpus.prepare(data / name.format(part), vocabulary=vocabulary) as text:
+            stream_of_part = np.array(text.tokens)
+        assert len(stream_of_part) == scored[place]
+        for order, model in models.items():
+            found = math.exp(-model.log_probabilities(stream_of_part).mean())
+            assert found == pytest.approx(expected[order][place], rel=1e-4)
+            middle = stream_of_part[100:104]
+            for context in ([START], [], [UNK] * 4, middle, middle[:2], [size - 1, 5, 9, END]):
+                assert abs(model.distribution(context).sum() - 1) < 1e-9
