@@ -1,5 +1,6 @@
 """Learning-rate schedules against their formulas."""
 
+import itertools
 import math
 
 import pytest
@@ -18,7 +19,7 @@ def test_cosine_is_half_a_cosine():
 def test_linear_never_rises_and_ends_within_one_step_of_its_floor():
     schedule = Schedule("linear", floor=0.001)
     factors = [schedule.factor(update, 1000) for update in range(1, 1001)]
-    assert all(a >= b for a, b in zip(factors, factors[1:], strict=False))
+    assert all(a >= b for a, b in itertools.pairwise(factors))
     assert 0.001 <= factors[-1] <= 0.001 + 1 / 1000
 
 

@@ -1,0 +1,165 @@
+"""The losses: gradients of the whole model by central differences, and what they converge to."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from fastnplm import NCE, NPLM, Corpus, NegativeSampling, Softmax, Step, Vocabulary, train
+from fastnplm import loss as losses
+from fastnplm.errors import SettingsError
+from fastnplm.optimizer import Optimizer
+
+LOSSES = [
+    Softmax(),
+    NegativeSampling(negatives=4),
+    NegativeSampling(negatives=4, shared=3),
+    NegativeSampling(negatives=4, skip_target=True),
+    NCE(negatives=4),
+    NCE(negatives=3, shared=5),
+]
+
+
+def _network(loss, direct=False, context=3, size=9):
+    words = ["<unk>", "<s>", "</s>"] + [f"w{i}" for i in range(size - 3)]
+    counts = [3, 0, 7, *range(20, 20 + size - 3)]
+    vocabulary = Vocabulary.from_words(words, counts=counts)
+    network = NPLM(vocabulary, context, dim=4, hidden=5, direct=direct, dtype="float64", seed=5)
+    network.output_weight = np.random.default_rng(1).normal(size=network.output_weight.shape)
+    network.adopt(loss)
+    return network
+
+
+def _step(network, rate, dropout=0.0):
+    return Step(
+        network,
+        Optimizer("sgd", lr=rate),
+        batch_size=8,
+        generator=np.random.default_rng(7),
+        dropout=dropout,
+        input_dropout=dropout,
+    )
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.25])
+@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_a_step_follows_the_gradient(loss, direct, dropout):
+    generator = np.random.default_rng(2)
+    contexts = generator.integers(0, 9, (6, 3)).astype(np.int32)
+    contexts[0] = 5  # the same word at every place of one context
+    targets = generator.integers(2, 9, 6).astype(np.int32)
+    weights = np.array([1.0, 2, 1, 0, 0.5, 1])
+
+    def mean_loss(name=None, index=None, change=0.0):
+        network = _network(loss, direct)
+        if name is not None:
+            network.parameters[name].flat[index] += change
+        return _step(network, 1e-30, dropout)(contexts, targets, weights)
+
+    before, after = _network(loss, direct), _network(loss, direct)
+    rate = 1e-6
+    _step(after, rate, dropout)(contexts, targets, weights)
+    for name, value in before.parameters.items():
+        gradient = (value - after.parameters[name]) / rate
+        for index in generator.choice(value.size, min(value.size, 12), replace=False):
+            if name.startswith("direct") or name == "output_weight":
+                # flat indexing of a view writes through it only by unravelled indices
+                index = np.unravel_index(index, value.shape)
+                index = int(np.ravel_multi_index(index, value.shape))
+            width = 1e-4
+            numeric = (mean_loss(name, index, width) - mean_loss(name, index, -width)) / (2 * width)
+            assert gradient.flat[index] == pytest.approx(numeric, rel=1e-6, abs=2e-8)
+
+
+def test_examples_of_weight_zero_change_nothing():
+    for loss in LOSSES:
+        for rule in ("sgd", "momentum", "adagrad", "rmsprop", "adam"):
+            network = _network(loss)
+            step = Step(network, Optimizer(rule, lr=0.1, beta1=0.9, beta2=0.99, epsilon=1e-8), 8)
+            before = {name: value.copy() for name, value in network.parameters.items()}
+            contexts, targets = np.full((8, 3), 4, np.int32), np.full(8, 5, np.int32)
+            assert step(contexts, targets, weights=np.zeros(8)) == 0.0
+            for name, value in network.parameters.items():
+                assert (value == before[name]).all()
+            assert all((slots == 0).all() for slots in step.state.slots.values())
+            assert np.isfinite(step(contexts, targets))
+
+
+def test_a_change_of_loss_keeps_the_probabilities():
+    network = _network(Softmax())
+    contexts = np.array([[3, 4, 5], [1, 1, 6]])
+    before = [network.distribution(context) for context in contexts]
+    for loss in (NegativeSampling(7, power=0.6), NCE(3), NegativeSampling(2), Softmax()):
+        network.adopt(loss)
+        for context, expected in zip(contexts, before, strict=True):
+            assert network.distribution(context) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def _tiny_language(sentences=1500):
+    """A language of 17 words with known bigram probabilities; returns (text, next-word table)."""
+    generator = np.random.default_rng(8)
+    table = generator.dirichlet(np.full(18, 0.4), size=18)  # 17 words, then the sentence's end
+    table[:, 17] = 0.08
+    table[:, :17] *= (0.92 / table[:, :17].sum(axis=1))[:, None]
+    lines = []
+    for _ in range(sentences):
+        word, words = 17, []
+        while True:
+            word = generator.choice(18, p=table[word])
+            if word == 17:
+                break
+            words.append(f"v{word}")
+        if words:
+            lines.append(" ".join(words))
+    return lines
+
+
+def _distance(model, corpus, uncorrected=False):
+    """Mean total variation between the model and the training text's own bigram shares."""
+    size = len(model.vocabulary)
+    tokens = np.asarray(corpus.tokens).astype(int)
+    before = np.where(np.r_[2, tokens[:-1]] == 2, 1, np.r_[2, tokens[:-1]])
+    table = np.zeros((size, size))
+    np.add.at(table, (before, tokens), 1)
+    seen = table.sum(axis=1)
+    if uncorrected:
+        model.loss = Softmax()
+    found = 0.0
+    for word in np.flatnonzero(seen):
+        p = model.distribution([word])
+        found += seen[word] * 0.5 * np.abs(p - table[word] / seen[word]).sum()
+    return found / seen.sum()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ns", "nce"])
+def test_a_sampled_loss_recovers_a_tiny_language(name):
+    corpus = Corpus.prepare(_tiny_language(), min_count=1)
+    loss = dataclasses.replace(losses.resolve(name), negatives=100, power=1.0)
+    model = NPLM(corpus.vocabulary, context=1, dim=20, hidden=60, seed=1)
+    train(model, corpus, loss=loss, optimizer="adam", lr=0.01, epochs=30, batch_size=256,
+          quiet=True)  # fmt: skip
+    assert _distance(model, corpus) <= 0.02
+    if name == "ns":  # a skewed q: without its correction the same model is far off
+        assert _distance(model, corpus, uncorrected=True) >= 0.1
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: NegativeSampling(0), "negatives is 0; expected at least 1"),
+        (lambda: NCE(1.5), "negatives is 1.5"),
+        (lambda: NegativeSampling(5, shared=0), "shared is 0"),
+        (lambda: NegativeSampling(5, power=float("inf")), "power is inf"),
+        (lambda: losses.resolve("hinge"), "loss is 'hinge'; expected one of softmax, ns, nce"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(make, message):
+    with pytest.raises(SettingsError, match=message):
+        make()
+
+
+def test_a_loss_survives_its_config():
+    for loss in LOSSES:
+        assert losses.from_config(losses.to_config(loss)) == loss
