@@ -15,15 +15,19 @@ PRECISIONS = ("float32", "bf16")
 
 
 def array(name, value, dtype, shape, written=False):
-    """Refuse ``value`` unless it is a plain array of ``dtype`` and ``shape`` (None: any size)."""
+    """Refuse ``value`` unless it is a plain array of ``dtype`` and ``shape``.
+
+    None as the shape allows any, None as an entry of it any size.
+    """
     dtypes = dtype if isinstance(dtype, tuple) else (dtype,)
     if not isinstance(value, np.ndarray):
         raise ArrayError(f"{name} is a {type(value).__name__}; expected a numpy array")
     if value.dtype not in dtypes or not value.dtype.isnative:
         wanted = " or ".join(np.dtype(d).name for d in dtypes)
         raise ArrayError(f"{name} has dtype {value.dtype}; expected {wanted}")
-    if value.ndim != len(shape) or any(
-        want is not None and have != want for have, want in zip(value.shape, shape, strict=True)
+    if shape is not None and (
+        value.ndim != len(shape)
+        or any(want not in (None, have) for have, want in zip(value.shape, shape, strict=True))
     ):
         wanted = ", ".join("any" if size is None else str(size) for size in shape)
         raise ArrayError(f"{name} has shape {value.shape}; expected ({wanted})")
@@ -59,10 +63,19 @@ def positions(name, value, limit):
         raise IdError(f"{name} holds {value[where]} at position {where}; expected [0, {limit})")
 
 
-def precision(value):
-    """Refuse a precision that no kernel knows."""
+def precision(value, dtype):
+    """Refuse a precision that no kernel knows, and bfloat16 products of float64 arrays."""
     if value not in PRECISIONS:
         raise SettingsError(f"precision is {value!r}; expected one of {', '.join(PRECISIONS)}")
+    if value == "bf16" and dtype != np.float32:
+        raise SettingsError(f"precision is 'bf16' and the arrays are {dtype}; expected float32")
+
+
+def scratch(value, size):
+    """Refuse a workspace of fewer bytes than the kernel's ``*_scratch`` function names."""
+    array("scratch", value, np.uint8, (None,), written=True)
+    if len(value) < size:
+        raise ArrayError(f"scratch has {len(value)} bytes; this call needs {size}")
 
 
 def top(count, limit):

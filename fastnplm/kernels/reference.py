@@ -26,14 +26,19 @@ correction = 1 / sqrt(1 - beta2^t)). ``slots`` holds v, or m and v, as its leadi
 a bit of the result.
 """
 
+import functools
+
 import numpy as np
 
-from . import contract
+from . import checks, contract
 
 NAME = "reference"
 TILE = 4096  # rows of the output weight handled at a time: bounds memory to B * TILE scores
 
 _FLOATS = (np.float32, np.float64)
+# What is not finite comes out as it is, and whoever reads the loss or the parameters reports it;
+# NumPy's warning would stop some callers half-way through a step.
+_SILENT = functools.partial(np.errstate, all="ignore")
 
 
 def describe():
@@ -63,17 +68,9 @@ def form_contexts(tokens, positions, start_id, end_id, contexts, targets):
     IndexError
         If a position lies outside [0, T).
     """
-    contract.array("tokens", tokens, (np.uint16, np.int32), (None,))
-    contract.array("positions", positions, np.int64, (None,))
-    batch = len(positions)
-    contract.array("contexts", contexts, np.int32, (batch, None), written=True)
-    contract.array("targets", targets, np.int32, (batch,), written=True)
-    contract.apart(
-        {"contexts": contexts, "targets": targets}, {"tokens": tokens, "positions": positions}
-    )
-    contract.positions("positions", positions, len(tokens))
+    checks.form_contexts(tokens, positions, contexts, targets)
     targets[:] = tokens[positions]
-    inside = np.ones(batch, dtype=bool)
+    inside = np.ones(len(positions), dtype=bool)
     for back in range(1, contexts.shape[1] + 1):
         where = positions - back
         word = tokens[np.maximum(where, 0)]
@@ -87,10 +84,7 @@ def gather_rows(ids, table, rows, threads=1):
     ids : int32 (R,), each in [0, V); table : (V, M); rows : (R, M), written.
     Raises IndexError for an id outside [0, V); ``rows`` is then unchanged.
     """
-    contract.array("table", table, _FLOATS, (None, None))
-    contract.ids("ids", ids, len(table), (None,))
-    contract.array("rows", rows, table.dtype, (len(ids), table.shape[1]), written=True)
-    contract.apart({"rows": rows}, {"ids": ids, "table": table})
+    checks.gather_rows(_FLOATS, ids, table, rows)
     np.take(table, ids, axis=0, out=rows)
 
 
@@ -103,16 +97,13 @@ def gather_contexts(
     embedding : (V, M); inputs : (B, N*M), written. Raises IndexError for a position or a token
     outside its range (``inputs`` is then unchanged).
     """
-    contract.array("embedding", embedding, _FLOATS, (None, None))
-    contract.array("contexts", contexts, np.int32, (None, None), written=True)
+    checks.gather_contexts(_FLOATS, tokens, positions, embedding, contexts, targets, inputs)
     batch, context = contexts.shape
-    dim = embedding.shape[1]
-    contract.array("inputs", inputs, embedding.dtype, (batch, context * dim), written=True)
-    contract.apart({"inputs": inputs}, {"contexts": contexts, "embedding": embedding})
     form_contexts(tokens, positions, start_id, end_id, contexts, targets)
     contract.ids("contexts", contexts, len(embedding), (batch, context))
     contract.ids("targets", targets, len(embedding), (batch,))
-    gather_rows(contexts.reshape(-1), embedding, inputs.reshape(batch * context, dim))
+    rows = inputs.reshape(batch * context, embedding.shape[1])
+    gather_rows(contexts.reshape(-1), embedding, rows)
 
 
 def scatter_update(ids, grads, rule, hyper, table, slots, threads=1):
@@ -124,15 +115,11 @@ def scatter_update(ids, grads, rule, hyper, table, slots, threads=1):
     ids : int32 (R,), each in [0, V); grads : (R, M); table : (V, M), updated;
     slots : (S, V, M), updated. Raises IndexError for a bad id; nothing has then changed.
     """
-    count = contract.rule(rule, hyper)
-    contract.array("table", table, _FLOATS, (None, None), written=True)
-    contract.ids("ids", ids, len(table), (None,))
-    contract.array("grads", grads, table.dtype, (len(ids), table.shape[1]))
-    contract.array("slots", slots, table.dtype, (count, *table.shape), written=True)
-    contract.apart({"table": table, "slots": slots}, {"ids": ids, "grads": grads, "hyper": hyper})
+    checks.scatter_update(_FLOATS, ids, grads, rule, hyper, table, slots)
     rows, which = np.unique(ids, return_inverse=True)
     summed = np.zeros((len(rows), table.shape[1]), dtype=table.dtype)
-    np.add.at(summed, which, grads)
+    with _SILENT():
+        np.add.at(summed, which, grads)
     some = table[rows]
     some_slots = slots[:, rows]
     _apply(rule, hyper, summed, some, some_slots)
@@ -145,11 +132,7 @@ def dense_update(grad, rule, hyper, parameter, slots, threads=1):
 
     grad : any shape; parameter : the same shape, updated; slots : (S, *shape), updated.
     """
-    count = contract.rule(rule, hyper)
-    contract.array("parameter", parameter, _FLOATS, parameter.shape, written=True)
-    contract.array("grad", grad, parameter.dtype, parameter.shape)
-    contract.array("slots", slots, parameter.dtype, (count, *parameter.shape), written=True)
-    contract.apart({"parameter": parameter, "slots": slots}, {"grad": grad, "hyper": hyper})
+    checks.dense_update(_FLOATS, grad, rule, hyper, parameter, slots)
     _apply(rule, hyper, grad, parameter, slots)
 
 
@@ -158,11 +141,10 @@ def dense_update(grad, rule, hyper, parameter, slots, threads=1):
 
 def bias_tanh(bias, hidden, threads=1):
     """``hidden = tanh(hidden + bias)`` in place. bias : (H,); hidden : (B, H), changed."""
-    contract.array("hidden", hidden, _FLOATS, (None, None), written=True)
-    contract.array("bias", bias, hidden.dtype, (hidden.shape[1],))
-    contract.apart({"hidden": hidden}, {"bias": bias})
-    hidden += bias
-    np.tanh(hidden, out=hidden)
+    checks.bias_tanh(_FLOATS, bias, hidden)
+    with _SILENT():
+        hidden += bias
+        np.tanh(hidden, out=hidden)
 
 
 def tanh_backward(hidden, grad_bias, grad_hidden, threads=1):
@@ -171,12 +153,10 @@ def tanh_backward(hidden, grad_bias, grad_hidden, threads=1):
     hidden : (B, H), what ``bias_tanh`` gave; grad_bias : (H,), written: the sum over examples;
     grad_hidden : (B, H), changed.
     """
-    contract.array("hidden", hidden, _FLOATS, (None, None))
-    contract.array("grad_hidden", grad_hidden, hidden.dtype, hidden.shape, written=True)
-    contract.array("grad_bias", grad_bias, hidden.dtype, (hidden.shape[1],), written=True)
-    contract.apart({"grad_hidden": grad_hidden, "grad_bias": grad_bias}, {"hidden": hidden})
-    grad_hidden *= 1 - hidden * hidden
-    grad_hidden.sum(axis=0, out=grad_bias)
+    checks.tanh_backward(_FLOATS, hidden, grad_bias, grad_hidden)
+    with _SILENT():
+        grad_hidden *= 1 - hidden * hidden
+        grad_hidden.sum(axis=0, out=grad_bias)
 
 
 def dropout(mask, scale, values, threads=1):
@@ -185,10 +165,9 @@ def dropout(mask, scale, values, threads=1):
     With scale = 1 / (share kept) the expectation is unchanged ("inverted" dropout, Srivastava et
     al. 2014). A dropped element becomes 0 whatever it was.
     """
-    contract.array("values", values, _FLOATS, values.shape, written=True)
-    contract.array("mask", mask, np.uint8, values.shape)
-    contract.apart({"values": values}, {"mask": mask})
-    values *= values.dtype.type(scale)
+    checks.dropout(_FLOATS, mask, values)
+    with _SILENT():
+        values *= values.dtype.type(scale)
     values[mask == 0] = 0
 
 
@@ -197,12 +176,9 @@ def layer_forward(inputs, weight, bias, hidden, threads=1):
 
     inputs : (B, D); weight : (H, D); bias : (H,); hidden : (B, H), written.
     """
-    contract.array("inputs", inputs, _FLOATS, (None, None))
-    contract.array("weight", weight, inputs.dtype, (None, inputs.shape[1]))
-    contract.array("bias", bias, inputs.dtype, (len(weight),))
-    contract.array("hidden", hidden, inputs.dtype, (len(inputs), len(weight)), written=True)
-    contract.apart({"hidden": hidden}, {"inputs": inputs, "weight": weight, "bias": bias})
-    np.matmul(inputs, weight.T, out=hidden)
+    checks.layer_forward(_FLOATS, inputs, weight, bias, hidden)
+    with _SILENT():
+        np.matmul(inputs, weight.T, out=hidden)
     bias_tanh(bias, hidden)
 
 
@@ -214,26 +190,13 @@ def layer_backward(
     grad_hidden : (B, H), changed into the gradient of tanh's argument;
     grad_weight : (H, D), grad_bias : (H,), grad_inputs : (B, D), written.
     """
-    contract.array("inputs", inputs, _FLOATS, (None, None))
-    batch, width = inputs.shape
-    contract.array("weight", weight, inputs.dtype, (None, width))
-    contract.array("hidden", hidden, inputs.dtype, (batch, len(weight)))
-    contract.array("grad_hidden", grad_hidden, inputs.dtype, hidden.shape, written=True)
-    contract.array("grad_weight", grad_weight, inputs.dtype, weight.shape, written=True)
-    contract.array("grad_bias", grad_bias, inputs.dtype, (len(weight),), written=True)
-    contract.array("grad_inputs", grad_inputs, inputs.dtype, inputs.shape, written=True)
-    contract.apart(
-        {
-            "grad_hidden": grad_hidden,
-            "grad_weight": grad_weight,
-            "grad_bias": grad_bias,
-            "grad_inputs": grad_inputs,
-        },
-        {"inputs": inputs, "hidden": hidden, "weight": weight},
+    checks.layer_backward(
+        _FLOATS, inputs, hidden, weight, grad_hidden, grad_weight, grad_bias, grad_inputs
     )
     tanh_backward(hidden, grad_bias, grad_hidden)
-    np.matmul(grad_hidden.T, inputs, out=grad_weight)
-    np.matmul(grad_hidden, weight, out=grad_inputs)
+    with _SILENT():
+        np.matmul(grad_hidden.T, inputs, out=grad_weight)
+        np.matmul(grad_hidden, weight, out=grad_inputs)
 
 
 def words_scratch(batch, context, dim, hidden, threads=1):
@@ -250,16 +213,9 @@ def words_forward(contexts, embedding, weight, bias, scratch, hidden, threads=1)
     contexts : int32 (B, N), each in [0, V); embedding : (V, M); weight : (H, N*M);
     bias : (H,); hidden : (B, H), written. Raises IndexError for a bad id.
     """
-    contract.array("embedding", embedding, _FLOATS, (None, None))
-    contract.ids("contexts", contexts, len(embedding), (None, None))
+    checks.words_forward(_FLOATS, contexts, embedding, weight, bias, scratch, hidden, 0)
     batch, context = contexts.shape
     dim = embedding.shape[1]
-    contract.array("weight", weight, embedding.dtype, (None, context * dim))
-    contract.array("hidden", hidden, embedding.dtype, (batch, len(weight)), written=True)
-    contract.apart(
-        {"hidden": hidden},
-        {"contexts": contexts, "embedding": embedding, "weight": weight, "bias": bias},
-    )
     inputs = np.empty((batch, context * dim), dtype=embedding.dtype)
     gather_rows(contexts.reshape(-1), embedding, inputs.reshape(batch * context, dim))
     layer_forward(inputs, weight, bias, hidden)
@@ -288,27 +244,23 @@ def words_backward(
     grad_bias : (H,), written; embedding : (V, M) and slots : (S, V, M), updated.
     Raises IndexError for a bad id; nothing has then changed.
     """
-    count = contract.rule(rule, hyper)
-    contract.array("embedding", embedding, _FLOATS, (None, None), written=True)
-    contract.array("slots", slots, embedding.dtype, (count, *embedding.shape), written=True)
-    contract.ids("contexts", contexts, len(embedding), (None, None))
+    checks.words_backward(
+        _FLOATS,
+        contexts,
+        hidden,
+        weight,
+        rule,
+        hyper,
+        scratch,
+        grad_hidden,
+        grad_weight,
+        grad_bias,
+        embedding,
+        slots,
+        0,
+    )
     batch, context = contexts.shape
     dim = embedding.shape[1]
-    contract.array("weight", weight, embedding.dtype, (None, context * dim))
-    contract.array("hidden", hidden, embedding.dtype, (batch, len(weight)))
-    contract.array("grad_hidden", grad_hidden, embedding.dtype, hidden.shape, written=True)
-    contract.array("grad_weight", grad_weight, embedding.dtype, weight.shape, written=True)
-    contract.array("grad_bias", grad_bias, embedding.dtype, (len(weight),), written=True)
-    contract.apart(
-        {
-            "grad_hidden": grad_hidden,
-            "grad_weight": grad_weight,
-            "grad_bias": grad_bias,
-            "embedding": embedding,
-            "slots": slots,
-        },
-        {"contexts": contexts, "hidden": hidden, "weight": weight, "hyper": hyper},
-    )
     inputs = np.empty((batch, context * dim), dtype=embedding.dtype)
     flat = contexts.reshape(-1)
     gather_rows(flat, embedding, inputs.reshape(batch * context, dim))
@@ -332,18 +284,9 @@ def softmax_cross_entropy(targets, weights, bias, losses, logits, threads=1):
     logits : (B, V), the products without bias, changed into the gradient.
     Raises IndexError for a bad target; nothing has then changed.
     """
-    contract.array("logits", logits, _FLOATS, (None, None), written=True)
-    batch, vocabulary = logits.shape
-    contract.ids("targets", targets, vocabulary, (batch,))
-    contract.array("weights", weights, logits.dtype, (batch,))
-    contract.array("bias", bias, logits.dtype, (vocabulary,))
-    contract.array("losses", losses, np.float64, (batch,), written=True)
-    contract.apart(
-        {"logits": logits, "losses": losses},
-        {"targets": targets, "weights": weights, "bias": bias},
-    )
-    rows = np.arange(batch)
-    with np.errstate(all="ignore"):  # a loss that is not finite is reported, not hidden
+    checks.softmax_cross_entropy(_FLOATS, targets, weights, bias, losses, logits)
+    rows = np.arange(len(logits))
+    with _SILENT():
         logits += bias
         highest = logits.max(axis=1, initial=-np.inf)
         target_score = logits[rows, targets] - highest
@@ -394,31 +337,24 @@ def softmax_step(
     output_bias : (V,), weight_slots : (S, V, H), bias_slots : (S, V), updated.
     Raises IndexError for a bad target; nothing has then changed.
     """
-    count = contract.rule(rule, hyper)
-    contract.precision(precision)
-    contract.array("output_weight", output_weight, _FLOATS, (None, None), written=True)
-    vocabulary, width = output_weight.shape
-    dtype = output_weight.dtype
-    contract.array("hidden", hidden, dtype, (None, width))
-    batch = len(hidden)
-    contract.ids("targets", targets, vocabulary, (batch,))
-    contract.array("weights", weights, dtype, (batch,))
-    contract.array("losses", losses, np.float64, (batch,), written=True)
-    contract.array("grad_hidden", grad_hidden, dtype, (batch, width), written=True)
-    contract.array("output_bias", output_bias, dtype, (vocabulary,), written=True)
-    contract.array("weight_slots", weight_slots, dtype, (count, vocabulary, width), written=True)
-    contract.array("bias_slots", bias_slots, dtype, (count, vocabulary), written=True)
-    contract.apart(
-        {
-            "losses": losses,
-            "grad_hidden": grad_hidden,
-            "output_weight": output_weight,
-            "output_bias": output_bias,
-            "weight_slots": weight_slots,
-            "bias_slots": bias_slots,
-        },
-        {"hidden": hidden, "targets": targets, "weights": weights, "hyper": hyper},
+    checks.softmax_step(
+        _FLOATS,
+        hidden,
+        targets,
+        weights,
+        rule,
+        hyper,
+        precision,
+        scratch,
+        losses,
+        grad_hidden,
+        output_weight,
+        output_bias,
+        weight_slots,
+        bias_slots,
+        0,
     )
+    vocabulary, dtype = len(output_weight), output_weight.dtype
     rounded = _round_bf16 if precision == "bf16" else _same
     hidden = rounded(hidden)
     log_normalizer, target_score = _log_normalizer(
@@ -431,7 +367,7 @@ def softmax_step(
         return
     bias_hyper = hyper.copy()
     bias_hyper[contract.HYPER.index("decay")] = 0
-    with np.errstate(all="ignore"):
+    with _SILENT():
         for low in range(0, vocabulary, TILE):
             tile = slice(low, min(low + TILE, vocabulary))
             old = rounded(output_weight[tile])
@@ -461,16 +397,8 @@ def softmax_forward(
     hidden : (B, H); targets : int32 (B,); output_weight : (V, H); output_bias : (V,);
     log_normalizer, target_score : float64 (B,), written.
     """
-    contract.array("output_weight", output_weight, _FLOATS, (None, None))
-    vocabulary, width = output_weight.shape
-    contract.array("hidden", hidden, output_weight.dtype, (None, width))
-    contract.ids("targets", targets, vocabulary, (len(hidden),))
-    contract.array("output_bias", output_bias, output_weight.dtype, (vocabulary,))
-    contract.array("log_normalizer", log_normalizer, np.float64, (len(hidden),), written=True)
-    contract.array("target_score", target_score, np.float64, (len(hidden),), written=True)
-    contract.apart(
-        {"log_normalizer": log_normalizer, "target_score": target_score},
-        {"hidden": hidden, "targets": targets, "weight": output_weight, "bias": output_bias},
+    checks.softmax_forward(
+        _FLOATS, hidden, targets, output_weight, output_bias, log_normalizer, target_score
     )
     log_normalizer[:], target_score[:] = _log_normalizer(
         hidden, targets, _same, output_weight, output_bias
@@ -483,18 +411,7 @@ def softmax_top_k(hidden, output_weight, output_bias, ids, scores, threads=1):
     hidden : (B, H); output_weight : (V, H); output_bias : (V,); ids : int32 (B, k) and
     scores : (B, k), written; 1 <= k <= V. A NaN score counts as the lowest.
     """
-    contract.array("output_weight", output_weight, _FLOATS, (None, None))
-    vocabulary, width = output_weight.shape
-    dtype = output_weight.dtype
-    contract.array("hidden", hidden, dtype, (None, width))
-    contract.array("output_bias", output_bias, dtype, (vocabulary,))
-    contract.array("ids", ids, np.int32, (len(hidden), None), written=True)
-    contract.array("scores", scores, dtype, ids.shape, written=True)
-    contract.top(ids.shape[1], vocabulary)
-    contract.apart(
-        {"ids": ids, "scores": scores},
-        {"hidden": hidden, "weight": output_weight, "bias": output_bias},
-    )
+    checks.softmax_top_k(_FLOATS, hidden, output_weight, output_bias, ids, scores)
     for row in range(len(hidden)):
         all_scores = output_weight @ hidden[row] + output_bias
         order = np.argsort(-np.where(np.isnan(all_scores), -np.inf, all_scores), kind="stable")
@@ -514,17 +431,10 @@ def draw_noise(bits, threshold, alias, noise, threads=1):
     bits : uint64 (R,); threshold : uint32 (V,); alias : int32 (V,), each in [0, V);
     noise : int32 (R,), written.
     """
-    contract.array("bits", bits, np.uint64, (None,))
-    contract.array("threshold", threshold, np.uint32, (None,))
-    size = len(threshold)
-    contract.ids("alias", alias, size, (size,))
-    contract.array("noise", noise, np.int32, (len(bits),), written=True)
-    contract.apart({"noise": noise}, {"bits": bits, "threshold": threshold, "alias": alias})
-    if len(bits) and not size:
-        contract.empty_table()
+    checks.draw_noise(bits, threshold, alias, noise)
     half = np.uint64(32)
     low_mask = np.uint64(0xFFFFFFFF)
-    count = np.uint64(size)
+    count = np.uint64(len(threshold))
     point = (bits >> half) * count + (((bits & low_mask) * count) >> half)
     column = (point >> half).astype(np.int64)
     noise[:] = np.where((point & low_mask) < threshold[column], column, alias[column])
@@ -569,40 +479,26 @@ def negative_step(
     written; output_weight : (V, H), output_bias : (V,), weight_slots : (S, V, H),
     bias_slots : (S, V), updated. Raises IndexError for a bad id; nothing has then changed.
     """
-    count = contract.rule(rule, hyper)
-    contract.array("output_weight", output_weight, _FLOATS, (None, None), written=True)
-    vocabulary, width = output_weight.shape
-    dtype = output_weight.dtype
-    contract.array("hidden", hidden, dtype, (None, width))
-    batch = len(hidden)
-    contract.ids("targets", targets, vocabulary, (batch,))
-    contract.array("weights", weights, dtype, (batch,))
-    contract.block(block)
-    contract.ids("noise", noise, vocabulary, (-(-batch // block), None))
-    contract.array("offsets", offsets, dtype, (vocabulary if len(offsets) else 0,))
-    contract.array("losses", losses, np.float64, (batch,), written=True)
-    contract.array("grad_hidden", grad_hidden, dtype, (batch, width), written=True)
-    contract.array("output_bias", output_bias, dtype, (vocabulary,), written=True)
-    contract.array("weight_slots", weight_slots, dtype, (count, vocabulary, width), written=True)
-    contract.array("bias_slots", bias_slots, dtype, (count, vocabulary), written=True)
-    contract.apart(
-        {
-            "losses": losses,
-            "grad_hidden": grad_hidden,
-            "output_weight": output_weight,
-            "output_bias": output_bias,
-            "weight_slots": weight_slots,
-            "bias_slots": bias_slots,
-        },
-        {
-            "hidden": hidden,
-            "targets": targets,
-            "weights": weights,
-            "noise": noise,
-            "offsets": offsets,
-            "hyper": hyper,
-        },
+    checks.negative_step(
+        _FLOATS,
+        hidden,
+        targets,
+        weights,
+        noise,
+        block,
+        offsets,
+        rule,
+        hyper,
+        scratch,
+        losses,
+        grad_hidden,
+        output_weight,
+        output_bias,
+        weight_slots,
+        bias_slots,
+        0,
     )
+    batch, dtype = len(hidden), output_weight.dtype
     words = np.concatenate([targets[:, None], noise[np.arange(batch) // block]], axis=1)
     label = np.zeros(words.shape, dtype=dtype)
     label[:, 0] = 1
@@ -610,7 +506,7 @@ def negative_step(
     if skip_target:
         counted[:, 1:] = words[:, 1:] != targets[:, None]
     counted &= (weights != 0)[:, None]
-    with np.errstate(all="ignore"):
+    with _SILENT():
         scores = np.einsum("bh,bkh->bk", hidden, output_weight[words]) + output_bias[words]
         if len(offsets):
             scores -= offsets[words]
@@ -642,28 +538,29 @@ def _apply(rule, hyper, grad, parameter, slots):
     """The optimiser's rule on ``parameter`` and ``slots`` (views, changed in place)."""
     kind = parameter.dtype.type
     learning_rate, decay, epsilon, beta1, beta2, correction = (kind(value) for value in hyper)
-    one = kind(1)
-    if decay:
-        parameter *= one - decay
-    if rule == "sgd":
-        parameter -= learning_rate * grad
-    elif rule == "momentum":
-        slots[0] *= beta1
-        slots[0] += grad
-        parameter -= learning_rate * slots[0]
-    elif rule == "adagrad":
-        slots[0] += grad * grad
-        parameter -= learning_rate * grad / (np.sqrt(slots[0]) + epsilon)
-    elif rule == "rmsprop":
-        slots[0] *= beta2
-        slots[0] += (one - beta2) * grad * grad
-        parameter -= learning_rate * grad / (np.sqrt(slots[0]) + epsilon)
-    elif rule == "adam":
-        slots[0] *= beta1
-        slots[0] += (one - beta1) * grad
-        slots[1] *= beta2
-        slots[1] += (one - beta2) * grad * grad
-        parameter -= learning_rate * slots[0] / (np.sqrt(slots[1]) * correction + epsilon)
+    rest1, rest2 = kind(1 - hyper[3]), kind(1 - hyper[4])  # rounded after the difference
+    with _SILENT():
+        if decay:
+            parameter *= kind(1) - decay
+        if rule == "sgd":
+            parameter -= learning_rate * grad
+        elif rule == "momentum":
+            slots[0] *= beta1
+            slots[0] += grad
+            parameter -= learning_rate * slots[0]
+        elif rule == "adagrad":
+            slots[0] += grad * grad
+            parameter -= learning_rate * grad / (np.sqrt(slots[0]) + epsilon)
+        elif rule == "rmsprop":
+            slots[0] *= beta2
+            slots[0] += rest2 * grad * grad
+            parameter -= learning_rate * grad / (np.sqrt(slots[0]) + epsilon)
+        elif rule == "adam":
+            slots[0] *= beta1
+            slots[0] += rest1 * grad
+            slots[1] *= beta2
+            slots[1] += rest2 * grad * grad
+            parameter -= learning_rate * slots[0] / (np.sqrt(slots[1]) * correction + epsilon)
 
 
 def _log_normalizer(hidden, targets, rounded, output_weight, output_bias):
@@ -672,7 +569,7 @@ def _log_normalizer(hidden, targets, rounded, output_weight, output_bias):
     highest = np.full(batch, -np.inf)
     total = np.zeros(batch)
     target_score = np.zeros(batch)
-    with np.errstate(all="ignore"):
+    with _SILENT():
         for low in range(0, len(output_weight), TILE):
             tile = slice(low, low + TILE)
             scores = hidden @ rounded(output_weight[tile]).T + output_bias[tile]
