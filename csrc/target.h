@@ -31,28 +31,45 @@
 #define FASTNPLM_NAME(name) FASTNPLM_JOIN(name, FASTNPLM_TARGET)
 
 /* Register tiles of the matrix products, rows x vectors: as many sums as the registers hold beside
- * the operands. One step too large and every product spills to memory and runs ten times slower. */
+ * the operands. One step too large and every product spills to memory and runs ten times slower.
+ * SCORE_ROWS x 2 serve the two products whose lanes are examples, GRADIENT_ROWS x 3 the one whose
+ * lanes are columns. TILE_ROWS, the rows of the vocabulary that are worked on together, is a
+ * multiple of both: its scores for a panel of examples stay in the first-level cache. */
 #if defined(__AVX512F__) /* 32 registers of 16 floats */
 #define VECTOR_BYTES 64
-#define REGISTER_ROWS 14
-#define REGISTER_VECTORS 2
+#define SCORE_ROWS 14
+#define GRADIENT_ROWS 8
+#define TILE_ROWS 112
 #elif defined(__AVX2__) /* 16 registers of 8 floats */
 #define VECTOR_BYTES 32
-#define REGISTER_ROWS 6
-#define REGISTER_VECTORS 2
+#define SCORE_ROWS 6
+#define GRADIENT_ROWS 4
+#define TILE_ROWS 192
 #elif defined(__aarch64__) /* 32 registers of 4 floats */
 #define VECTOR_BYTES 16
-#define REGISTER_ROWS 8
-#define REGISTER_VECTORS 3
+#define SCORE_ROWS 14
+#define GRADIENT_ROWS 8
+#define TILE_ROWS 224
 #else /* 16 registers of 4 floats */
 #define VECTOR_BYTES 16
-#define REGISTER_ROWS 6
-#define REGISTER_VECTORS 2
+#define SCORE_ROWS 6
+#define GRADIENT_ROWS 4
+#define TILE_ROWS 192
 #endif
 
 #define LANES (VECTOR_BYTES / 4)
 
 #define INLINE static inline __attribute__((always_inline, unused))
+
+/* Before a loop of constant length over an array of vectors: only if it is unrolled whole do the
+ * elements live in registers. */
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#define UNROLL_TWICE _Pragma("clang loop unroll_count(2)")
+#else
+#define UNROLL _Pragma("GCC unroll 64")
+#define UNROLL_TWICE _Pragma("GCC unroll 2")
+#endif
 
 typedef float vector __attribute__((vector_size(VECTOR_BYTES)));
 typedef int32_t int_vector __attribute__((vector_size(VECTOR_BYTES)));

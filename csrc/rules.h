@@ -1,0 +1,129 @@
+/* The optimisers' rules: what one gradient does to one run of weights and of optimiser state.
+ *
+ *     all       w *= 1 - decay                                  (learning_rate * weight_decay)
+ *     sgd       w -= lr g
+ *     momentum  v = beta1 v + g;                        w -= lr v
+ *     adagrad   s += g^2;                               w -= lr g / (sqrt(s) + eps)
+ *     rmsprop   s = beta2 s + (1 - beta2) g^2;          w -= lr g / (sqrt(s) + eps)
+ *     adam      m = beta1 m + (1 - beta1) g
+ *               v = beta2 v + (1 - beta2) g^2;          w -= lr m / (correction sqrt(v) + eps)
+ *
+ * For Adam (Kingma and Ba 2015) the caller's lr holds 1 / (1 - beta1^t) already and correction is
+ * 1 / sqrt(1 - beta2^t), so that the step number is not a kernel's business.
+ */
+#ifndef FASTNPLM_RULES_H
+#define FASTNPLM_RULES_H
+
+#include "target.h"
+
+enum rule { RULE_SGD, RULE_MOMENTUM, RULE_ADAGRAD, RULE_RMSPROP, RULE_ADAM };
+
+/* The order of the six values a caller passes. */
+enum hyper { LEARNING_RATE, DECAY, EPSILON, BETA1, BETA2, CORRECTION, HYPER_COUNT };
+
+/* Arrays of optimiser state, each as large as the parameter. */
+INLINE int rule_slots(enum rule rule) {
+    return rule == RULE_SGD ? 0 : rule == RULE_ADAM ? 2 : 1;
+}
+
+struct rule_values {
+    float lr, keep, epsilon, beta1, rest1, beta2, rest2, correction;
+};
+
+/* 1 - beta is taken in double: 1 - 0.999f would be off by 1e-5 of itself. decays is 0 for biases. */
+INLINE struct rule_values rule_values(const double *hyper, int decays) {
+    struct rule_values v;
+    v.lr = (float)hyper[LEARNING_RATE];
+    v.keep = decays ? (float)(1.0 - hyper[DECAY]) : 1.0f;
+    v.epsilon = (float)hyper[EPSILON];
+    v.beta1 = (float)hyper[BETA1];
+    v.rest1 = (float)(1.0 - hyper[BETA1]);
+    v.beta2 = (float)hyper[BETA2];
+    v.rest2 = (float)(1.0 - hyper[BETA2]);
+    v.correction = (float)hyper[CORRECTION];
+    return v;
+}
+
+/* One vector of each: grad in; weight, first and second (state) in and out. */
+INLINE void rule_vector(const enum rule rule, const struct rule_values *v, vector grad,
+                        vector *weight, vector *first, vector *second) {
+    vector w = *weight * v->keep;
+    if (rule == RULE_SGD) {
+        w -= grad * v->lr;
+    } else if (rule == RULE_MOMENTUM) {
+        *first = *first * v->beta1 + grad;
+        w -= *first * v->lr;
+    } else if (rule == RULE_ADAGRAD) {
+        *first = *first + grad * grad;
+        w -= grad * v->lr / (vector_sqrt(*first) + v->epsilon);
+    } else if (rule == RULE_RMSPROP) {
+        *first = *first * v->beta2 + grad * grad * v->rest2;
+        w -= grad * v->lr / (vector_sqrt(*first) + v->epsilon);
+    } else {
+        *first = *first * v->beta1 + grad * v->rest1;
+        *second = *second * v->beta2 + grad * grad * v->rest2;
+        w -= *first * v->lr / (vector_sqrt(*second) * v->correction + v->epsilon);
+    }
+    *weight = w;
+}
+
+INLINE void rule_run(const enum rule rule, const struct rule_values *v, ptrdiff_t count,
+                     const float *grad, float *weight, float *first, float *second) {
+    const int slots = rule_slots(rule);
+    vector w, m = {0}, s = {0};
+    ptrdiff_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        w = vector_load(weight + i);
+        if (slots > 0)
+            m = vector_load(first + i);
+        if (slots > 1)
+            s = vector_load(second + i);
+        rule_vector(rule, v, vector_load(grad + i), &w, &m, &s);
+        vector_store(weight + i, w);
+        if (slots > 0)
+            vector_store(first + i, m);
+        if (slots > 1)
+            vector_store(second + i, s);
+    }
+    if (i == count)
+        return;
+    const ptrdiff_t left = count - i;
+    w = vector_load_first(weight + i, left);
+    if (slots > 0)
+        m = vector_load_first(first + i, left);
+    if (slots > 1)
+        s = vector_load_first(second + i, left);
+    rule_vector(rule, v, vector_load_first(grad + i, left), &w, &m, &s);
+    vector_store_first(weight + i, w, left);
+    if (slots > 0)
+        vector_store_first(first + i, m, left);
+    if (slots > 1)
+        vector_store_first(second + i, s, left);
+}
+
+/* Apply rule to a contiguous run.
+ *
+ * grad (count,), weight (count,) changed, first and second (count,) changed: the optimiser's state,
+ * as many as the rule has (see rule_slots), the others unused and possibly null. */
+static inline void apply_rule(enum rule rule, const struct rule_values *v, ptrdiff_t count,
+                              const float *grad, float *weight, float *first, float *second) {
+    switch (rule) {
+    case RULE_SGD:
+        rule_run(RULE_SGD, v, count, grad, weight, first, second);
+        break;
+    case RULE_MOMENTUM:
+        rule_run(RULE_MOMENTUM, v, count, grad, weight, first, second);
+        break;
+    case RULE_ADAGRAD:
+        rule_run(RULE_ADAGRAD, v, count, grad, weight, first, second);
+        break;
+    case RULE_RMSPROP:
+        rule_run(RULE_RMSPROP, v, count, grad, weight, first, second);
+        break;
+    case RULE_ADAM:
+        rule_run(RULE_ADAM, v, count, grad, weight, first, second);
+        break;
+    }
+}
+
+#endif

@@ -1,0 +1,93 @@
+/* How a step is cut into pieces, and where each piece of its scratch lies.
+ *
+ * Everything here follows from the shapes alone, never from the number of threads: that, and a
+ * fixed order of merging, is what gives the same bits for any number of threads.
+ */
+#ifndef FASTNPLM_SOFTMAX_LAYOUT_H
+#define FASTNPLM_SOFTMAX_LAYOUT_H
+
+#include "softmax.h"
+#include "softmax_tile.h"
+
+/* Pieces of pass 1 that there should be at least, for threads to share: panels of examples, and
+ * where those are too few, groups of tiles too. */
+#define PIECES 16
+#define TILES_IN_GROUP 4
+
+struct softmax_layout {
+    ptrdiff_t panels, padded_batch; /* padded_batch = panels * PANEL */
+    ptrdiff_t tiles, groups, tiles_in_group;
+    ptrdiff_t column_vectors, padded_columns; /* H in whole vectors */
+    ptrdiff_t tile_floats;                    /* the exponentials of a tile: TILE_ROWS x batch */
+    ptrdiff_t kept_tiles;                     /* the last so many keep theirs between the passes */
+
+    /* offsets into the scratch, in bytes */
+    size_t packed;     /* float (panels, H, PANEL) hidden, see pack_panel */
+    size_t gradients;  /* float (groups, panels, H, PANEL) */
+    size_t references; /* float (tiles, padded_batch) what a tile's exponents are relative to */
+    size_t sums;       /* double (groups, padded_batch) of exponentials */
+    size_t last;       /* float (groups, padded_batch) reference after the group's last tile */
+    size_t normalizer; /* double (padded_batch) log2 of the sum of 2^score */
+    size_t target;     /* float (padded_batch) score of the target */
+    size_t order;      /* int32 (padded_batch) examples by the tile of their target */
+    size_t starts;     /* int32 (tiles + 1) where a tile's examples begin in order */
+    size_t threads;    /* what each thread has for itself: thread_bytes apart */
+    size_t kept;       /* float (kept_tiles, tile_floats) */
+
+    /* offsets into a thread's part */
+    size_t scores;      /* float (TILE_ROWS, PANEL) */
+    size_t scale;       /* float (padded_batch) */
+    size_t scaled;      /* float (padded_batch, padded_columns) scale * hidden, packed */
+    size_t tile_grad;   /* float (TILE_ROWS, padded_columns) */
+    size_t tile_scores; /* float (tile_floats) for a tile whose scores are computed again */
+    size_t thread_bytes;
+};
+
+INLINE size_t place_(size_t *end, ptrdiff_t count, size_t size) {
+    const size_t at = *end;
+    *end += ((size_t)count * size + 63) / 64 * 64;
+    return at;
+}
+
+static inline struct softmax_layout softmax_layout(ptrdiff_t batch, ptrdiff_t hidden_size,
+                                                   ptrdiff_t vocabulary, int threads) {
+    struct softmax_layout l;
+    l.panels = (batch + PANEL - 1) / PANEL;
+    l.padded_batch = l.panels * PANEL;
+    l.tiles = (vocabulary + TILE_ROWS - 1) / TILE_ROWS;
+    ptrdiff_t groups = (PIECES + l.panels - 1) / (l.panels > 0 ? l.panels : 1);
+    if (groups > l.tiles / TILES_IN_GROUP)
+        groups = l.tiles / TILES_IN_GROUP;
+    if (groups < 1)
+        groups = 1;
+    l.tiles_in_group = (l.tiles + groups - 1) / groups;
+    l.groups = (l.tiles + l.tiles_in_group - 1) / l.tiles_in_group;
+    l.column_vectors = (hidden_size + LANES - 1) / LANES;
+    l.padded_columns = l.column_vectors * LANES;
+    l.tile_floats = TILE_ROWS * l.padded_batch;
+    l.kept_tiles = 0;
+
+    size_t end = 0;
+    l.scores = place_(&end, TILE_ROWS * PANEL, sizeof(float));
+    l.scale = place_(&end, l.padded_batch, sizeof(float));
+    l.scaled = place_(&end, l.padded_batch * l.padded_columns, sizeof(float));
+    l.tile_grad = place_(&end, TILE_ROWS * l.padded_columns, sizeof(float));
+    l.tile_scores = place_(&end, l.tile_floats, sizeof(float));
+    l.thread_bytes = end + 64; /* neighbours on another cache line */
+
+    end = 0;
+    l.packed = place_(&end, l.padded_batch * hidden_size, sizeof(float));
+    l.gradients = place_(&end, l.groups * l.padded_batch * hidden_size, sizeof(float));
+    l.references = place_(&end, l.tiles * l.padded_batch, sizeof(float));
+    l.sums = place_(&end, l.groups * l.padded_batch, sizeof(double));
+    l.last = place_(&end, l.groups * l.padded_batch, sizeof(float));
+    l.normalizer = place_(&end, l.padded_batch, sizeof(double));
+    l.target = place_(&end, l.padded_batch, sizeof(float));
+    l.order = place_(&end, l.padded_batch, sizeof(int32_t));
+    l.starts = place_(&end, l.tiles + 1, sizeof(int32_t));
+    l.threads = place_(&end, threads, l.thread_bytes);
+    l.kept = end;
+    return l;
+}
+
+#endif
