@@ -10,13 +10,13 @@ lower orders. It is also what an ARPA file says. How P and B are estimated is th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastnplm.counts import check_ids, find_ids, previous, sentence_chunks, with_starts
+from fastnplm.counts import check_ids, find_ids, first_words, ids_before, sentence_chunks
 from fastnplm.errors import IdError, ModelError
 
 __all__ = ["BackOff"]
@@ -59,22 +59,24 @@ class BackOff:
         result = np.empty(len(tokens), dtype=np.float64)
         done = 0
         for part in sentence_chunks(tokens, self.end_id):
-            words = with_starts(part, self.start_id, self.end_id)
-            result[done : done + len(part)] = self._score(words)[words != self.start_id]
+            score = result[done : done + len(part)]
+            score[:] = self.log_probability[0][part]
+            for k, contexts, ids in self._walk(part):
+                known = contexts >= 0
+                score[known] += self.log_backoff[k - 2][contexts[known]]
+                found = ids >= 0
+                score[found] = self.log_probability[k - 1][ids[found]]
             done += len(part)
         return result
 
-    def _score(self, words: Ints) -> Floats:
-        score = self.log_probability[0][words]
-        ids = words
+    def _walk(self, part: NDArray[np.integer]) -> Iterator[tuple[int, Ints, Ints]]:
+        """(k, ids of the k - 1 words before each token, ids of the k words that end there)."""
+        firsts = first_words(part, self.end_id)
+        ids = part.astype(np.int64)
         for k in range(2, self.order + 1):
-            contexts = previous(ids)
-            ids = find_ids(self.keys[k - 1], contexts, words, self.vocabulary_size)
-            known = contexts >= 0
-            score[known] += self.log_backoff[k - 2][contexts[known]]
-            found = ids >= 0
-            score[found] = self.log_probability[k - 1][ids[found]]
-        return score
+            contexts = ids_before(ids, firsts, self.start_id if k == 2 else -1)
+            ids = find_ids(self.keys[k - 1], contexts, part, self.vocabulary_size)
+            yield k, contexts, ids
 
     def context_counts(self, tokens: NDArray[np.integer]) -> tuple[Ints, Ints]:
         """How well the context of every token of a stream is known: (words, occurrences).
@@ -88,17 +90,11 @@ class BackOff:
         occurrences = np.zeros(len(tokens), dtype=np.int64)
         done = 0
         for part in sentence_chunks(tokens, self.end_id):
-            words = with_starts(part, self.start_id, self.end_id)
-            inside = words != self.start_id
             rows = slice(done, done + len(part))
-            ids = words
-            for k in range(1, self.order):
-                contexts = previous(ids)[inside]
+            for k, contexts, _ in self._walk(part):
                 known = contexts >= 0
-                lengths[rows][known] = k
-                occurrences[rows][known] = self._counts()[k - 1][contexts[known]]
-                if k + 1 < self.order:
-                    ids = find_ids(self.keys[k], previous(ids), words, self.vocabulary_size)
+                lengths[rows][known] = k - 1
+                occurrences[rows][known] = self._counts()[k - 2][contexts[known]]
             done += len(part)
         return lengths, occurrences
 

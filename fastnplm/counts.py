@@ -10,6 +10,7 @@ One ``<s>`` stands before each sentence, as in KenLM: near a sentence's start n-
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,10 +19,24 @@ from numpy.typing import NDArray
 
 from fastnplm.errors import IdError, SettingsError
 
-__all__ = ["CHUNK", "Counts", "count_ngrams", "find_ids", "sentence_chunks", "with_starts"]
+__all__ = [
+    "CHUNK",
+    "Counts",
+    "check_ids",
+    "count_ngrams",
+    "find_ids",
+    "first_words",
+    "ids_before",
+    "sentence_chunks",
+]
 
 CHUNK = 1 << 20
 """Tokens handled at a time, so that memory follows the number of n-grams, not of tokens."""
+
+IN_MEMORY = 1 << 25
+"""Up to so many tokens, their ids (8 bytes each) are kept in memory while counting."""
+IN_CACHE = 1 << 16
+"""A level of fewer n-grams is searched in any order; it stays in the processor's cache."""
 
 Ints = NDArray[np.int64]
 
@@ -44,30 +59,45 @@ def sentence_chunks(
         begin = stop
 
 
-def with_starts(tokens: NDArray[np.integer], start_id: int, end_id: int) -> Ints:
-    """The stream with ``<s>`` before each sentence, int64."""
-    ends = np.flatnonzero(tokens[:-1] == end_id) + 1
-    starts = np.concatenate(([0], ends)) if len(tokens) else ends
-    return np.insert(tokens.astype(np.int64), starts, start_id)
+def first_words(tokens: NDArray[np.integer], end_id: int) -> NDArray[np.bool_]:
+    """Which tokens begin a sentence, in a stream that begins with one."""
+    firsts = np.empty(len(tokens), dtype=np.bool_)
+    firsts[:1] = True
+    np.equal(tokens[:-1], end_id, out=firsts[1:])
+    return firsts
 
 
-def find_ids(keys: Ints, parents: Ints, words: Ints, vocabulary_size: int) -> Ints:
+def ids_before(ids: Ints, firsts: NDArray[np.bool_], root: int) -> Ints:
+    """For each token the id of the n-gram that ends just before it in its sentence.
+
+    ids : of the n-grams that end at each token; firsts : from ``first_words``; root : what stands
+    before a first word: ``<s>`` for single words, -1 for longer n-grams
+    """
+    contexts = np.empty_like(ids)
+    contexts[1:] = ids[:-1]
+    contexts[firsts] = root
+    return contexts
+
+
+def find_ids(keys: Ints, parents: Ints, words: NDArray[np.integer], vocabulary_size: int) -> Ints:
     """Ids of the n-grams (parent, word), -1 where there is none or the parent is -1."""
     if not len(keys):
         return np.full(len(words), -1, dtype=np.int64)
     wanted = parents * vocabulary_size + words
+    if len(keys) < IN_CACHE:
+        return _look_up(keys, wanted)
+    # Looked up in order, neighbours share their cache lines: three times faster than at random.
+    order = np.argsort(wanted)
+    ids = np.empty_like(wanted)
+    ids[order] = _look_up(keys, wanted[order])
+    return ids
+
+
+def _look_up(keys: Ints, wanted: Ints) -> Ints:
     places = np.searchsorted(keys, wanted)
     np.minimum(places, len(keys) - 1, out=places)
     places[keys[places] != wanted] = -1
     return places
-
-
-def previous(ids: Ints) -> Ints:
-    """For each position what stands one before it; -1 at the first."""
-    shifted = np.empty_like(ids)
-    shifted[:1] = -1
-    shifted[1:] = ids[:-1]
-    return shifted
 
 
 @dataclass(frozen=True)
@@ -146,34 +176,48 @@ def count_ngrams(
         single[start_id] += np.count_nonzero(part[:-1] == end_id) + 1
     keys: list[Ints] = [np.arange(vocabulary_size, dtype=np.int64)]
     counts: list[Ints] = [single]
-    for _ in range(order - 1):
+    # The n-gram that ends at each token, one order after the other, in the same place.
+    ids = _stream_of_ids(len(tokens))
+    ids[:] = tokens
+    for k in range(2, order + 1):
+        root = start_id if k == 2 else -1
         runs: list[tuple[Ints, Ints]] = []
-        for part in sentence_chunks(tokens, end_id, chunk):
-            words = with_starts(part, start_id, end_id)
-            parents = previous(ngram_ids(keys, words, vocabulary_size))
-            inside = (parents >= 0) & (words != start_id)
-            found = parents[inside] * vocabulary_size + words[inside]
+        for part, own in _parts(tokens, ids, end_id, chunk):
+            contexts = ids_before(own, first_words(part, end_id), root)
+            inside = contexts >= 0
+            found = contexts[inside] * vocabulary_size + part[inside]
             runs.append(np.unique(found, return_counts=True))
             # Runs of like size are merged, so each key is merged about log(runs) times.
             while len(runs) > 1 and 2 * len(runs[-1][0]) > len(runs[-2][0]):
                 runs.append(merge(runs.pop(), runs.pop()))
         while len(runs) > 1:
             runs.append(merge(runs.pop(), runs.pop()))
-        if runs:
-            level, often = runs[0]
-        else:
-            level, often = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        level, often = runs[0] if runs else (ids[:0], ids[:0])
         keys.append(level)
         counts.append(often.astype(np.int64, copy=False))
+        if k < order:
+            for part, own in _parts(tokens, ids, end_id, chunk):
+                contexts = ids_before(own, first_words(part, end_id), root)
+                own[:] = find_ids(level, contexts, part, vocabulary_size)
     return Counts(vocabulary_size, start_id, end_id, keys, counts)
 
 
-def ngram_ids(keys: list[Ints], words: Ints, vocabulary_size: int) -> Ints:
-    """For each position the id of the n-gram of ``len(keys)`` words that ends there, or -1."""
-    ids = words
-    for level in keys[1:]:
-        ids = find_ids(level, previous(ids), words, vocabulary_size)
-    return ids
+def _stream_of_ids(length: int) -> Ints:
+    """Room for an id a token: in memory, or for a large corpus in a nameless temporary file."""
+    if length <= IN_MEMORY:
+        return np.empty(length, dtype=np.int64)
+    with tempfile.TemporaryFile() as file:
+        return np.memmap(file, dtype=np.int64, mode="w+", shape=(length,))
+
+
+def _parts(
+    tokens: NDArray[np.integer], ids: Ints, end_id: int, size: int
+) -> Iterator[tuple[NDArray[np.integer], Ints]]:
+    """Chunks of the stream that begin at sentence starts, each with its ids (a view)."""
+    begin = 0
+    for part in sentence_chunks(tokens, end_id, size):
+        yield part, ids[begin : begin + len(part)]
+        begin += len(part)
 
 
 def merge(left: tuple[Ints, Ints], right: tuple[Ints, Ints]) -> tuple[Ints, Ints]:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastnplm import counts
 from fastnplm.corpus import Corpus
 from fastnplm.counts import CHUNK, count_ngrams, sentence_chunks
 from fastnplm.errors import IdError, SettingsError
@@ -153,9 +154,9 @@ def test_bigrams_worked_out_by_hand():
 
 
 def test_ngrams_that_begin_a_sentence_keep_their_raw_count():
-    counts = count_ngrams(stream([A, B], [A, B], [B]), 6, START, END, 3)
+    found = count_ngrams(stream([A, B], [A, B], [B]), 6, START, END, 3)
     bigrams = dict(
-        zip(zip(counts.parents(2), counts.words(2), strict=True), adjusted_counts(counts)[1],
+        zip(zip(found.parents(2), found.words(2), strict=True), adjusted_counts(found)[1],
             strict=True)
     )  # fmt: skip
     # a b comes twice but only after <s>; <s> a keeps its two; b </s> follows a and <s>.
@@ -200,11 +201,16 @@ def test_repeated_starts_and_what_stands_before_them_do_not_matter():
     assert (model.distribution([C, END, START, A]) == want).all()
 
 
-def test_chunks_change_nothing():
+@pytest.mark.parametrize("setting", ["IN_CACHE", "IN_MEMORY", "chunk"])
+def test_how_counting_is_cut_and_stored_changes_nothing(monkeypatch, setting):
     rng = np.random.default_rng(5)
     tokens = rng.integers(2, 12, size=3000).astype(np.uint16)
     whole = count_ngrams(tokens, 12, START, END, 4)
-    parts = count_ngrams(tokens, 12, START, END, 4, chunk=97)
+    if setting == "chunk":
+        parts = count_ngrams(tokens, 12, START, END, 4, chunk=97)
+    else:
+        monkeypatch.setattr(counts, setting, 10)
+        parts = count_ngrams(tokens, 12, START, END, 4)
     for left, right in zip(whole.keys + whole.counts, parts.keys + parts.counts, strict=True):
         assert (left == right).all()
 
