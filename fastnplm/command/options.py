@@ -1,0 +1,79 @@
+"""Options that several words of the command share, each with one name and one meaning."""
+
+import os
+
+import click
+
+
+class Words(click.ParamType):
+    """Text on the command line: UTF-8 whatever the locale."""
+
+    name = "text"
+
+    def convert(self, value, param, ctx):
+        try:
+            return os.fsencode(value).decode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            return value
+
+
+WORDS = Words()
+FOLDER = click.Path(path_type=str)
+COUNT = click.IntRange(min=1)
+SHARE = click.FloatRange(0, 1, max_open=True)
+
+
+def options(*decorators):
+    """Several option decorators as one, shown by ``--help`` in this order."""
+
+    def add(function):
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return add
+
+
+quiet = click.option("--quiet", "-q", is_flag=True, help="Say nothing but results and errors.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for a program to read.")
+overwrite = click.option("--overwrite", is_flag=True, help="Replace the output if it exists.")
+threads = click.option("--threads", type=COUNT, help="Default: the processors it may use.")
+kernels = click.option(
+    "--kernels",
+    type=click.Choice(["auto", "native", "numba", "reference"]),
+    default="auto",
+    show_default=True,
+    help="What computes: compiled, jitted or NumPy.",
+)
+computing = options(threads, kernels)
+
+reading = options(
+    click.option("--encoding", help="Of the text: any codec of Python.  [default: utf-8]"),
+    click.option(
+        "--errors",
+        type=click.Choice(["strict", "replace", "skip-line"]),
+        help="For bytes that are not of the encoding.  [default: strict]",
+    ),
+    click.option(
+        "--reserved",
+        type=click.Choice(["reject", "whitespace", "map"]),
+        help="For a literal <s> or </s> in the text.  [default: reject]",
+    ),
+)
+
+building = options(
+    click.option(
+        "--min-count", type=COUNT, help="Words seen less often become <unk>.  [default: 3]"
+    ),
+    click.option("--max-vocab", type=COUNT, help="Words at most, the three reserved ones included."),
+    click.option(
+        "--segment",
+        type=click.Choice(["space", "char", "jieba"]),
+        help="How text becomes words.  [default: space]",
+    ),
+    click.option("--lowercase", is_flag=True, default=None, help="Lower-case the words."),
+    click.option("--normalize", type=click.Choice(["NFC", "NFKC"]), help="Unicode normal form."),
+    reading,
+)
+BUILDING = ("min_count", "max_vocab", "segment", "lowercase", "normalize")
+READING = ("encoding", "errors", "reserved")

@@ -1,0 +1,202 @@
+"""The word ``train``."""
+
+import dataclasses
+
+import click
+
+from .options import (
+    COUNT,
+    FOLDER,
+    READING,
+    SHARE,
+    as_json,
+    building,
+    computing,
+    options,
+    overwrite,
+    quiet,
+)
+from .output import remark, show_json
+
+SIZES = {"context": 4, "dim": 100, "hidden": 200}
+
+_size = options(
+    click.option("--context", type=COUNT, help="Words read before the predicted one.  [default: 4]"),
+    click.option("--dim", type=COUNT, help="Width of a word's vector.  [default: 100]"),
+    click.option("--hidden", type=COUNT, help="Units of the tanh layer.  [default: 200]"),
+    click.option("--direct", is_flag=True, help="Connect the vectors to the scores directly too."),
+    click.option("--init", type=FOLDER, help="Start from this model, with its words and sizes."),
+)
+_loss = options(
+    click.option(
+        "--loss",
+        type=click.Choice(["softmax", "ns", "nce"]),
+        default="softmax",
+        show_default=True,
+        help="Exact softmax, negative sampling, noise-contrastive estimation.",
+    ),
+    click.option("--negatives", type=COUNT, help="Noise words an example.  [default: 10]"),
+    click.option("--power", type=float, help="Noise follows count ** power.  [default: 0.75]"),
+    click.option("--shared", type=COUNT, help="Examples that share their noise words."),
+)
+_descent = options(
+    click.option(
+        "--optimizer",
+        type=click.Choice(["sgd", "momentum", "adagrad", "rmsprop", "adam"]),
+        default="adam",
+        show_default=True,
+    ),
+    click.option("--lr", type=float, help="Learning rate.  [default: the optimiser's]"),
+    click.option(
+        "--schedule",
+        type=click.Choice(["constant", "inverse", "linear", "cosine", "plateau"]),
+        default="cosine",
+        show_default=True,
+        help="Of the learning rate.",
+    ),
+    click.option("--warmup", type=SHARE, help="Share of the run in which the rate rises."),
+    click.option("--floor", type=click.FloatRange(0, 1), help="Last rate, as a share of the first."),
+    click.option("--batch-size", type=COUNT, default=256, show_default=True),
+    click.option("--epochs", type=COUNT, default=6, show_default=True),
+    click.option("--patience", type=COUNT, help="Stop after so many epochs without improvement."),
+    click.option("--dropout", type=SHARE, default=0.0, help="Share of hidden units dropped."),
+    click.option("--input-dropout", type=SHARE, default=0.0, help="Share of vectors' elements."),
+    click.option("--weight-decay", type=click.FloatRange(min=0), help="Decoupled; of weights."),
+)
+_run = options(
+    click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
+    computing,
+    click.option(
+        "--precision",
+        type=click.Choice(["float32", "bf16"]),
+        default="float32",
+        show_default=True,
+        help="Of the products of the output layer.",
+    ),
+    click.option(
+        "--buffer-mib",
+        type=click.FloatRange(min=0),
+        default=256,
+        show_default=True,
+        help="Room for the scores of a batch.",
+    ),
+    click.option("--checkpoint-every", help="Batches, or a time such as 10m."),
+    click.option("--resume", is_flag=True, help="Go on from the newest checkpoint, if any."),
+    overwrite,
+)
+
+
+@click.command(short_help="Train a model on text.")
+@click.argument("text", nargs=-1, required=True, type=FOLDER)
+@click.option("-o", "--out", required=True, type=FOLDER, help="Model folder to write.")
+@click.option("--valid", multiple=True, type=FOLDER, help="Validation text; the best epoch is kept.")
+@_size
+@_loss
+@_descent
+@_run
+@building
+@as_json
+@quiet
+def train(text, out, valid, init, as_json, quiet, **choices):
+    """Train a model on TEXT: files, globs, - for standard input, or a prepared corpus folder.
+
+    The exact perplexity on the validation text is shown after each epoch, and the weights of the
+    best epoch are kept. Ctrl-C stops between two batches.
+
+    \b
+    fastnplm train corpus.txt -o model --valid valid.txt
+    fastnplm train corpus -o model --loss ns --negatives 10
+    fastnplm train more.txt -o model2 --init model
+    fastnplm train corpus -o model --checkpoint-every 10m
+    fastnplm train corpus -o model --checkpoint-every 10m --resume
+    """
+    import contextlib
+
+    from .. import plan, training
+    from .text import check_readable, describe, is_prepared, opened
+
+    settings = _settings(choices) | {"out": out}
+    # Everything that can be refused is refused here, before the text is read.
+    plan.check(valid=valid or None, **settings)
+    for paths in (text, valid):
+        if paths:
+            check_readable(paths)
+    model = _initial(init, choices)
+    with contextlib.ExitStack() as stack:
+        corpus = stack.enter_context(opened(text, choices, model, init, quiet))
+        remark(f"corpus: {describe(corpus)}", quiet)
+        if model is None:
+            model = _fresh(corpus.vocabulary, choices)
+        held_out = None
+        if valid:
+            # Validation text becomes words as the training text did: the vocabulary says how.
+            names = () if is_prepared(valid) else READING
+            reading = {name: choices[name] for name in names}
+            held_out = stack.enter_context(opened(valid, reading, model, init or text[0], quiet))
+        history = training.train(model, corpus, valid=held_out, quiet=quiet, **settings)
+    _report(history, out, as_json, quiet)
+
+
+def _settings(choices):
+    """The arguments of ``training.train`` that options give: names become objects."""
+    from ..loss import resolve
+    from ..schedule import Schedule
+
+    loss = resolve(choices["loss"], choices["negatives"])
+    if loss.name != "softmax":
+        noise = {name: choices[name] for name in ("power", "shared")}
+        changes = {name: value for name, value in noise.items() if value is not None}
+        loss = dataclasses.replace(loss, **changes)
+    schedule = Schedule(
+        choices["schedule"], warmup=choices["warmup"] or 0.0, floor=choices["floor"] or 0.0
+    )
+    names = (
+        "optimizer", "lr", "batch_size", "epochs", "dropout", "input_dropout", "weight_decay",
+        "patience", "overwrite", "resume", "checkpoint_every", "seed", "threads", "kernels",
+        "precision", "buffer_mib",
+    )  # fmt: skip
+    return {name: choices[name] for name in names} | {"loss": loss, "schedule": schedule}
+
+
+def _initial(init, choices):
+    """The model of ``--init``, or None; sizes given beside it must be its own."""
+    from ..errors import SettingsError
+    from ..nplm import NPLM
+
+    if init is None:
+        return None
+    model = NPLM.load(init)
+    for name in SIZES:
+        if choices[name] not in (None, getattr(model, name)):
+            raise SettingsError(
+                f"--{name} is {choices[name]}, but {init} has {name} {getattr(model, name)};"
+                " leave it out"
+            )
+    if choices["direct"] and not model.direct:
+        raise SettingsError(f"{init} has no direct connections; leave --direct out")
+    return model
+
+
+def _fresh(vocabulary, choices):
+    from ..nplm import NPLM
+
+    sizes = {name: choices[name] or default for name, default in SIZES.items()}
+    return NPLM(vocabulary, **sizes, direct=choices["direct"], seed=choices["seed"])
+
+
+def _report(history, out, as_json, quiet):
+    if as_json:
+        show_json(
+            {
+                "out": out,
+                "updates": history.updates,
+                "best_epoch": history.best_epoch,
+                "epochs": history.epochs,
+            }
+        )
+        return
+    best = history.epochs[history.best_epoch - 1]
+    text = f"{out}: epoch {history.best_epoch}"
+    if "valid_perplexity" in best:
+        text += f" is the best, valid perplexity {best['valid_perplexity']:.2f}"
+    remark(f"{text}, {history.updates:,} updates", quiet)
