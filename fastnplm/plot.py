@@ -47,9 +47,7 @@ def draw(folders, out):
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError:
-        raise SettingsError(
-            "plot needs matplotlib; pip install 'fastnplm[plot]'"
-        ) from None
+        raise SettingsError("plot needs matplotlib; pip install 'fastnplm[plot]'") from None
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.add_subplot()
     for number, (name, records) in enumerate(histories.items()):

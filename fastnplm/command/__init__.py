@@ -68,7 +68,9 @@ def one_line(error):
 class _warnings_as_lines(warnings.catch_warnings):  # noqa: N801 - used as a with-block
     def __enter__(self):
         super().__enter__()
-        warnings.showwarning = lambda message, *_, **__: click.echo(f"fastnplm: {message}", err=True)
+        warnings.showwarning = lambda message, *_, **__: click.echo(
+            f"fastnplm: {message}", err=True
+        )
 
 
 @click.group(cls=Commands, context_settings=_SETTINGS, epilog="fastnplm COMMAND --help tells more.")

@@ -65,7 +65,9 @@ building = options(
     click.option(
         "--min-count", type=COUNT, help="Words seen less often become <unk>.  [default: 3]"
     ),
-    click.option("--max-vocab", type=COUNT, help="Words at most, the three reserved ones included."),
+    click.option(
+        "--max-vocab", type=COUNT, help="Words at most, the three reserved ones included."
+    ),
     click.option(
         "--segment",
         type=click.Choice(["space", "char", "jieba"]),

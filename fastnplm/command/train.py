@@ -21,7 +21,9 @@ from .output import remark, show_json
 SIZES = {"context": 4, "dim": 100, "hidden": 200}
 
 _size = options(
-    click.option("--context", type=COUNT, help="Words read before the predicted one.  [default: 4]"),
+    click.option(
+        "--context", type=COUNT, help="Words read before the predicted one.  [default: 4]"
+    ),
     click.option("--dim", type=COUNT, help="Width of a word's vector.  [default: 100]"),
     click.option("--hidden", type=COUNT, help="Units of the tanh layer.  [default: 200]"),
     click.option("--direct", is_flag=True, help="Connect the vectors to the scores directly too."),
@@ -55,7 +57,9 @@ _descent = options(
         help="Of the learning rate.",
     ),
     click.option("--warmup", type=SHARE, help="Share of the run in which the rate rises."),
-    click.option("--floor", type=click.FloatRange(0, 1), help="Last rate, as a share of the first."),
+    click.option(
+        "--floor", type=click.FloatRange(0, 1), help="Last rate, as a share of the first."
+    ),
     click.option("--batch-size", type=COUNT, default=256, show_default=True),
     click.option("--epochs", type=COUNT, default=6, show_default=True),
     click.option("--patience", type=COUNT, help="Stop after so many epochs without improvement."),
@@ -89,7 +93,9 @@ _run = options(
 @click.command(short_help="Train a model on text.")
 @click.argument("text", nargs=-1, required=True, type=FOLDER)
 @click.option("-o", "--out", required=True, type=FOLDER, help="Model folder to write.")
-@click.option("--valid", multiple=True, type=FOLDER, help="Validation text; the best epoch is kept.")
+@click.option(
+    "--valid", multiple=True, type=FOLDER, help="Validation text; the best epoch is kept."
+)
 @_size
 @_loss
 @_descent

@@ -1,0 +1,5 @@
+"""``python -m fastnplm``: the command."""
+
+from .command import main
+
+main()
