@@ -252,9 +252,19 @@ def _softmax_values(rng, batch, width, limit, kind):
         weight[limit // 2, 0] = np.nan
     elif kind == "infinite bias":  # words that can never be
         bias[1::2] = -np.inf
+    elif kind == "only the last":  # whole tiles of words that can never be
+        bias[: limit - 3] = -np.inf
     elif kind == "one sure":
         bias[limit // 2] = 200
     return hidden, weight, bias
+
+
+def _make_possible(targets, limit, kind):
+    """Keep targets off the words whose bias is minus infinity."""
+    if kind == "infinite bias":
+        targets -= targets % 2
+    elif kind == "only the last":
+        targets[:] = limit - 1 - targets % 3
 
 
 def _softmax_case(batch, width, limit, rule, kind="plain", ignored="none", precision="float32"):
@@ -262,9 +272,8 @@ def _softmax_case(batch, width, limit, rule, kind="plain", ignored="none", preci
     rng = random(label)
     hidden, weight, bias = _softmax_values(rng, batch, width, limit, kind)
     targets = rng.integers(0, limit, size=batch).astype(np.int32)
-    if kind == "infinite bias":
-        targets -= targets % 2
-    targets[-1:], targets[:1] = limit - 1 - (kind == "infinite bias") * ((limit - 1) % 2), 0
+    targets[-1:], targets[:1] = limit - 1, 0
+    _make_possible(targets, limit, kind)
     return Case(
         "softmax_step",
         label,
@@ -310,6 +319,8 @@ def _softmax_step_cases():
     for kind in ("extreme", "large", "equal", "nan", "nan weight", "infinite bias", "one sure"):
         for rule in ("sgd", "adam"):
             yield _softmax_case(33, 17, 301, rule, kind=kind)
+    for rule in ("sgd", "adagrad"):
+        yield _softmax_case(3, 5, 5000, rule, kind="only the last")
     yield _softmax_case(257, 201, 1009, "momentum")
     yield _softmax_case(257, 50, 4999, "adagrad", ignored="some")
     yield _softmax_case(0, 5, 11, "sgd")
@@ -326,14 +337,14 @@ def bf16_cases():
 
 def _softmax_other_cases():
     kinds = ("plain", "extreme", "large", "equal", "nan", "infinite bias", "one sure")
-    for batch, width, limit in SOFTMAX_SHAPES:
-        for kind in kinds if (batch, width) == (33, 3) else ("plain",):
+    for batch, width, limit in [*SOFTMAX_SHAPES, (3, 5, 5000)]:
+        few = ("only the last",) if limit == 5000 else ("plain",)
+        for kind in kinds if (batch, width) == (33, 3) else few:
             label = f"B{batch} H{width} V{limit} {kind}"
             rng = random(label)
             hidden, weight, bias = _softmax_values(rng, batch, width, limit, kind)
             targets = rng.integers(0, limit, size=batch).astype(np.int32)
-            targets -= targets % 2 if kind == "infinite bias" else 0
-            targets[:1] = 0
+            _make_possible(targets, limit, kind)
             output = {"hidden": hidden, "output_weight": weight, "output_bias": bias}
             yield Case(
                 "softmax_forward",

@@ -21,6 +21,11 @@ TIMES_YARDSTICK = 4
 YARDSTICK_ULPS = 64  # the yardstick's own bound: sums of a thousand terms, one after another
 BF16_UNIT = 2.0**-8
 
+PUBLIC = tuple(
+    name
+    for name, value in vars(reference).items()
+    if inspect.isfunction(value) and not name.startswith("_")
+)
 FAILURES = (AssertionError, IndexError, ValueError, TypeError, FloatingPointError, RuntimeWarning)
 
 

@@ -6,19 +6,14 @@ import importlib.util
 
 import pytest
 
+HAS_NUMBA = importlib.util.find_spec("numba") is not None
+MODULES = []
+SUBJECTS = []
 
-def _jitted():
-    return contextlib.nullcontext(importlib.import_module("fastnplm.kernels.jitted"))
-
-
-def _subjects():
-    yield pytest.param(
-        _jitted,
-        id="numba",
-        marks=pytest.mark.skipif(
-            importlib.util.find_spec("numba") is None, reason="numba is not installed"
-        ),
-    )
-
-
-SUBJECTS: list = []  # until there is a second module
+if HAS_NUMBA:
+    jitted = importlib.import_module("fastnplm.kernels.jitted")
+    MODULES.append(jitted)
+    SUBJECTS.append(pytest.param(lambda: contextlib.nullcontext(jitted), id="numba"))
+else:
+    skip = pytest.mark.skip(reason="numba is not installed")
+    SUBJECTS.append(pytest.param(None, id="numba", marks=skip))

@@ -1,10 +1,14 @@
 """Every kernel module before its three judges."""
 
+import inspect
+
 import broken
 import cases
 import judges
 import pytest
-from subjects import SUBJECTS
+from subjects import MODULES, SUBJECTS
+
+from fastnplm.kernels import reference
 
 EVERY = [
     pytest.param(case, id=str(case), marks=[pytest.mark.slow] if case.slow else [])
@@ -21,8 +25,6 @@ def test_the_specification_is_the_oracles(case):
 
 @pytest.mark.parametrize(("case", "exact"), TOP_K)
 def test_the_specifications_best_words(case, exact):
-    from fastnplm.kernels import reference
-
     judges.check_top_k(reference, case, exact)
 
 
@@ -59,3 +61,10 @@ def test_a_broken_twin_is_rejected(name):
             except judges.FAILURES:
                 rejected += 1
     assert rejected, f"no case of {kernel} rejects {name}"
+
+
+def test_modules_have_the_same_functions_and_arguments():
+    for name in judges.PUBLIC:
+        wanted = inspect.signature(getattr(reference, name))
+        for module in MODULES:
+            assert inspect.signature(getattr(module, name)) == wanted, (module.__name__, name)

@@ -576,8 +576,10 @@ def _log_normalizer(hidden, targets, rounded, output_weight, output_bias):
             mine = np.flatnonzero((targets >= low) & (targets < low + TILE))
             target_score[mine] = scores[mine, targets[mine] - low]
             new_highest = np.maximum(highest, scores.max(axis=1))
-            total = total * np.exp(highest - new_highest)
-            total += np.exp(scores - new_highest[:, None]).sum(axis=1, dtype=np.float64)
+            # while every score so far is minus infinity, there is nothing to shift by
+            shift = np.where(np.isneginf(new_highest), 0, new_highest)
+            total = total * np.exp(highest - shift)
+            total += np.exp(scores - shift[:, None]).sum(axis=1, dtype=np.float64)
             highest = new_highest
         return highest + np.log(total), target_score
 
