@@ -130,7 +130,13 @@ class Scorer:
         self.kernels.layer_forward(
             inputs, network.hidden_weight, network.hidden_bias, hidden, threads=self.threads
         )
-        return np.concatenate([hidden, inputs], axis=1) if network.direct else hidden
+        features = hidden
+        for name in network.upper_layers():
+            weight, bias = (network.parameters[f"{name}_{part}"] for part in ("weight", "bias"))
+            above = np.empty((batch, len(weight)), network.dtype)
+            self.kernels.layer_forward(features, weight, bias, above, threads=self.threads)
+            features = features + above if name == "second" else above
+        return np.concatenate([features, inputs], axis=1) if network.direct else features
 
     def block(self, tokens, low):
         """(features, targets) of the positions low .. low + BLOCK of the stream."""

@@ -22,32 +22,43 @@ _ROWS = 1 << 14  # rows drawn at a time, so that no second table is ever allocat
 
 @dataclasses.dataclass
 class Activations:
-    """What ``forward`` computed, each (B, its width): the arguments ``backward`` needs."""
+    """What ``forward`` computed, each (B, its width): the argument ``backward`` needs.
+
+    upper : (inputs, tanh) of each layer above the first; features : the layer below the scores.
+    """
 
     contexts: np.ndarray
     inputs: np.ndarray
     preactivation: np.ndarray
     hidden: np.ndarray
+    upper: list
+    features: np.ndarray
     scores: np.ndarray
 
 
 @dataclasses.dataclass
 class Gradients:
-    """Gradients of the weighted loss: one array a parameter; the embedding's by touched rows.
+    """Gradients of the weighted loss: ``gradients["hidden_weight"]`` or ``.hidden_weight``.
 
-    losses : float64 (B,), nats; embedding_ids : int32 (U,), distinct; embedding_rows : (U, M).
+    The embedding's stands by rows: embedding_ids (U,), distinct; embedding_rows (U, M).
+    losses : float64 (B,), nats; hidden and inputs : of the activations of these names.
     """
 
     losses: np.ndarray
     embedding_ids: np.ndarray
     embedding_rows: np.ndarray
-    hidden_weight: np.ndarray
-    hidden_bias: np.ndarray
-    output_weight: np.ndarray
-    output_bias: np.ndarray
-    direct_weight: np.ndarray | None
+    parameters: dict
     hidden: np.ndarray
     inputs: np.ndarray
+
+    def __getitem__(self, name):
+        return self.parameters[name]
+
+    def __getattr__(self, name):
+        try:
+            return self.__dict__["parameters"][name]
+        except KeyError:
+            raise AttributeError(f"there is no gradient of {name!r}") from None
 
 
 class Network:
@@ -60,6 +71,9 @@ class Network:
     dim : M, width of an embedding row
     hidden : H, units of the tanh layer
     direct : bool, adds the direct connections from the embeddings to the scores
+    layers : 1, or 2 for a second tanh layer with a residual connection (``layers.py``)
+    tied : bool, the embedding is the output weight too (Press and Wolf 2017); where M differs
+        from H a tanh layer of M units stands between. Not together with ``direct``
     dtype : "float32" or "float64" (through the reference kernels)
     output_bias : "unigram" (log of the words' shares in the training text) or "zeros"
     seed : of the initial values; None leaves them 0, for a caller who fills them in
@@ -77,6 +91,8 @@ class Network:
         dim=100,
         hidden=200,
         direct=False,
+        layers=1,
+        tied=False,
         dtype="float32",
         output_bias="unigram",
         seed=0,
@@ -86,26 +102,34 @@ class Network:
                 raise SettingsError(f"{name} is {value!r}; expected a whole number of at least 1")
         if seed is not None and (isinstance(seed, bool) or int(seed) != seed or seed < 0):
             raise SettingsError(f"seed is {seed!r}; expected a whole number of at least 0, or None")
+        if layers not in (1, 2):
+            raise SettingsError(f"layers is {layers!r}; expected 1 or 2")
+        if direct and tied:
+            raise SettingsError("direct connections and tied embeddings exclude each other")
         if np.dtype(dtype).name not in ("float32", "float64"):
             raise SettingsError(f"dtype is {dtype!r}; expected float32 or float64")
         if output_bias not in ("unigram", "zeros"):
             raise SettingsError(f"output_bias is {output_bias!r}; expected unigram or zeros")
         self.vocabulary = vocabulary
         self.context, self.dim, self.hidden = int(context), int(dim), int(hidden)
-        self.direct = bool(direct)
+        self.direct, self.layers, self.tied = bool(direct), int(layers), bool(tied)
         self.dtype = np.dtype(dtype)
         self.loss = losses.Softmax()
         size, inputs = len(vocabulary), self.context * self.dim
+        self._parameters = {"embedding": self._zeros(size, self.dim)}
+        self._add_layer("hidden", self.hidden, inputs)
+        if self.layers == 2:
+            self._add_layer("second", self.hidden, self.hidden)
+        if self.tied and self.dim != self.hidden:
+            self._add_layer("projection", self.dim, self.hidden)
         # Direct connections are more columns of the output layer, over concat(hidden, x): one
         # array, so that one kernel updates both.
-        self.output = np.zeros((size, self.features), dtype=self.dtype)
-        self._parameters = {
-            "embedding": np.zeros((size, self.dim), dtype=self.dtype),
-            "hidden_weight": np.zeros((self.hidden, inputs), dtype=self.dtype),
-            "hidden_bias": np.zeros(self.hidden, dtype=self.dtype),
-            "output_weight": self.output[:, : self.hidden],
-            "output_bias": np.zeros(size, dtype=self.dtype),
-        }
+        if self.tied:
+            self.output = self._parameters["embedding"]
+        else:
+            self.output = self._zeros(size, self.features)
+            self._parameters["output_weight"] = self.output[:, : self.hidden]
+        self._parameters["output_bias"] = self._zeros(size)
         if self.direct:
             self._parameters["direct_weight"] = self.output[:, self.hidden :]
         if seed is not None:
@@ -113,14 +137,22 @@ class Network:
         if output_bias == "unigram":
             self._parameters["output_bias"][:] = noise.log_unigram(vocabulary)
 
+    def _zeros(self, *shape):
+        return np.zeros(shape, dtype=self.dtype)
+
+    def _add_layer(self, name, units, inputs):
+        self._parameters[f"{name}_weight"] = self._zeros(units, inputs)
+        self._parameters[f"{name}_bias"] = self._zeros(units)
+
     def _initialise(self, seed):
-        inputs = self.context * self.dim
         ranges = {
             "embedding": EMBEDDING_RANGE,
-            "hidden_weight": np.sqrt(6 / (inputs + self.hidden)),  # Glorot and Bengio 2010
             "output_weight": 1 / self.hidden,  # small: the first predictions are the unigram's
-            "direct_weight": 1 / inputs,
+            "direct_weight": 1 / (self.context * self.dim),
         }
+        for name in ("hidden_weight", "second_weight", "projection_weight"):
+            if name in self._parameters:  # Glorot and Bengio 2010
+                ranges[name] = np.sqrt(6 / sum(self._parameters[name].shape))
         for name, value in self._parameters.items():
             if name in ranges:
                 generator = np.random.default_rng([seed, zlib.crc32(name.encode())])
@@ -130,7 +162,9 @@ class Network:
 
     @property
     def features(self):
-        """Width of the layer below the scores: H, or H + N*M with direct connections."""
+        """Width of the layer below the scores: H; M if tied; H + N*M with direct connections."""
+        if self.tied:
+            return self.dim
         return self.hidden + (self.context * self.dim if self.direct else 0)
 
     @property
@@ -141,8 +175,9 @@ class Network:
     @property
     def trainable(self):
         """The arrays that training updates, by name: as ``parameters``, the output layer whole."""
-        names = ("embedding", "hidden_weight", "hidden_bias", "output_bias")
-        return {name: self._parameters[name] for name in names} | {"output": self.output}
+        columns = ("output_weight", "direct_weight")
+        arrays = {k: v for k, v in self._parameters.items() if k not in columns}
+        return arrays if self.tied else arrays | {"output": self.output}
 
     def config(self):
         """What it takes to build this network again, apart from vocabulary and parameters."""
@@ -151,6 +186,8 @@ class Network:
             "dim": self.dim,
             "hidden": self.hidden,
             "direct": self.direct,
+            "layers": self.layers,
+            "tied": self.tied,
             "loss": losses.to_config(self.loss),
         }
 
@@ -187,7 +224,7 @@ class Network:
         return np.ascontiguousarray(given, dtype=np.int32)
 
     def forward(self, contexts, kernels="auto"):
-        """The four equations up to the scores, step by step. Scores are the trained ones, (B, V).
+        """The equations up to the scores, step by step. Scores are the trained ones, (B, V).
 
         contexts : whole numbers (B, N), ids in [0, V). Raises IndexError for an id outside.
         """
@@ -200,10 +237,17 @@ class Network:
         preactivation = inputs @ self.hidden_weight.T
         hidden = preactivation.copy()
         kernel.bias_tanh(self.hidden_bias, hidden)
-        scores = hidden @ self.output_weight.T + self.output_bias
+        features, upper = hidden, []
+        for name in self.upper_layers():
+            tanh = features @ self._parameters[f"{name}_weight"].T
+            kernel.bias_tanh(self._parameters[f"{name}_bias"], tanh)
+            upper.append((features, tanh))
+            features = features + tanh if name == "second" else tanh
         if self.direct:
-            scores += inputs @ self.direct_weight.T
-        return Activations(contexts, inputs, preactivation + self.hidden_bias, hidden, scores)
+            features = np.concatenate([features, inputs], axis=1)
+        scores = features @ self.output.T + self.output_bias
+        preactivation += self.hidden_bias
+        return Activations(contexts, inputs, preactivation, hidden, upper, features, scores)
 
     def backward(self, activations, targets, weights=None, kernels="auto"):
         """Loss and gradients of the exact softmax, step by step; nothing is updated.
@@ -219,29 +263,45 @@ class Network:
         grad_scores = activations.scores - self.output_bias
         found = np.empty(batch)
         kernel.softmax_cross_entropy(targets, weights, self.output_bias, found, grad_scores)
+        grads = {"output_bias": grad_scores.sum(axis=0)}
+        grad_output = grad_scores.T @ activations.features
+        grad_features = grad_scores @ self.output
+        grad_direct = grad_features[:, self.hidden :] if self.direct else 0
+        grad_hidden = grad_features[:, : self.hidden] if self.direct else grad_features
+        for name, (below, tanh) in zip(
+            reversed(self.upper_layers()), reversed(activations.upper), strict=True
+        ):
+            passed_by = grad_hidden if name == "second" else 0
+            grad_hidden = self._layer_backward(kernel, name, below, tanh, grad_hidden, grads)
+            grad_hidden = grad_hidden + passed_by
         inputs, hidden = activations.inputs, activations.hidden
-        grad_hidden = grad_scores @ self.output_weight
         after_tanh = grad_hidden.copy()
-        grad_bias = np.empty_like(self.hidden_bias)
-        kernel.tanh_backward(hidden, grad_bias, grad_hidden)
-        grad_inputs = grad_hidden @ self.hidden_weight
-        if self.direct:
-            grad_inputs += grad_scores @ self.direct_weight
+        grad_inputs = self._layer_backward(kernel, "hidden", inputs, hidden, after_tanh, grads)
+        grad_inputs = grad_inputs + grad_direct
         ids, which = np.unique(activations.contexts, return_inverse=True)
         rows = np.zeros((len(ids), self.dim), dtype=self.dtype)
         np.add.at(rows, which.reshape(-1), grad_inputs.reshape(-1, self.dim))
-        return Gradients(
-            losses=found,
-            embedding_ids=ids,
-            embedding_rows=rows,
-            hidden_weight=grad_hidden.T @ inputs,
-            hidden_bias=grad_bias,
-            output_weight=grad_scores.T @ hidden,
-            output_bias=grad_scores.sum(axis=0),
-            direct_weight=grad_scores.T @ inputs if self.direct else None,
-            hidden=after_tanh,
-            inputs=grad_inputs,
-        )
+        if self.tied:  # the embedding's gradient has a part from each of its two roles
+            grad_output[ids] += rows
+            ids, rows = np.arange(len(grad_output)), grad_output
+        else:
+            grads["output_weight"] = grad_output[:, : self.hidden]
+            if self.direct:
+                grads["direct_weight"] = grad_output[:, self.hidden :]
+        return Gradients(found, ids, rows, grads, grad_hidden, grad_inputs)
+
+    def upper_layers(self):
+        """Names of the layers above the first, lowest first."""
+        return [n for n in ("second", "projection") if f"{n}_weight" in self._parameters]
+
+    def _layer_backward(self, kernel, name, below, tanh, grad, grads):
+        """Back through one tanh layer: its gradients into ``grads``; that of its inputs back."""
+        grad = np.ascontiguousarray(grad).copy()
+        weight = self._parameters[f"{name}_weight"]
+        grads[f"{name}_bias"] = np.empty(len(weight), dtype=self.dtype)
+        kernel.tanh_backward(tanh, grads[f"{name}_bias"], grad)
+        grads[f"{name}_weight"] = grad.T @ below
+        return grad @ weight
 
     def apply(self, gradients, learning_rate):
         """Plain gradient descent: every parameter minus ``learning_rate`` times its gradient."""
@@ -249,7 +309,7 @@ class Network:
         self.embedding[gradients.embedding_ids] -= rows.astype(self.dtype)
         for name, value in self._parameters.items():
             if name != "embedding":
-                value -= (learning_rate * getattr(gradients, name)).astype(self.dtype)
+                value -= (learning_rate * gradients[name]).astype(self.dtype)
 
     def probability_bias(self):
         """The output bias with which softmax(scores) is the probability, whatever the loss.
@@ -284,7 +344,7 @@ def _parameter(name):
         target = network._parameters.get(name)
         given = np.asarray(values)
         if target is None:
-            raise ModelError(f"this model has no {name}; make it with direct=True")
+            raise ModelError(f"this model has no {name}")
         if given.shape != target.shape:
             raise ModelError(f"{name} has shape {target.shape}; the given values {given.shape}")
         target[...] = given
@@ -296,6 +356,10 @@ for _name in (
     "embedding",
     "hidden_weight",
     "hidden_bias",
+    "second_weight",
+    "second_bias",
+    "projection_weight",
+    "projection_bias",
     "output_weight",
     "output_bias",
     "direct_weight",

@@ -6,13 +6,19 @@ from . import loss as losses
 from . import optimizer as optimizers
 from . import threads as thread_count
 from .errors import SettingsError
+from .layers import Mask, stack
 
 
-def step_settings(batch_size, precision, buffer_mib, dropout, input_dropout):
+def step_settings(
+    batch_size, precision, buffer_mib, dropout, input_dropout, word_dropout=0.0, clip=None
+):
     """Refuse settings that no step can be made with; raises SettingsError."""
-    for name, share in (("dropout", dropout), ("input_dropout", input_dropout)):
+    shares = {"dropout": dropout, "input_dropout": input_dropout, "word_dropout": word_dropout}
+    for name, share in shares.items():
         if not 0 <= share < 1:
             raise SettingsError(f"{name} is {share}; expected a share in [0, 1)")
+    if clip is not None and not clip > 0:
+        raise SettingsError(f"clip is {clip}; expected a norm above 0")
     if precision not in ("float32", "bf16"):
         raise SettingsError(f"precision is {precision!r}; expected float32 or bf16")
     if isinstance(batch_size, bool) or int(batch_size) != batch_size or batch_size < 1:
@@ -32,7 +38,9 @@ class Step:
     threads : None means the processors this process may use
     precision : "float32" or "bf16" (products of the output layer; master weights float32)
     buffer_mib : room for the B x V scores; beyond it they are computed twice
-    dropout : share of the hidden units dropped; input_dropout : of the embeddings' elements
+    dropout : share of the hidden units dropped; input_dropout : of the embeddings' elements;
+    word_dropout : of the context words, replaced by the unknown word
+    clip : largest norm of an example's gradient below the output layer, or None
     generator : numpy Generator of the noise words and the dropout masks
     """
 
@@ -47,59 +55,64 @@ class Step:
         buffer_mib=256,
         dropout=0.0,
         input_dropout=0.0,
+        word_dropout=0.0,
+        clip=None,
         generator=None,
     ):
-        step_settings(batch_size, precision, buffer_mib, dropout, input_dropout)
+        step_settings(batch_size, precision, buffer_mib, dropout, input_dropout, word_dropout, clip)
         self.network = network
         self.optimizer = optimizers.resolve(optimizer)
         self.generator = generator if generator is not None else np.random.default_rng(0)
         self.kernels = network.kernels(kernels)
         self.threads = thread_count.resolve(threads)
         self.state = optimizers.State(self.optimizer, network.trainable)
-        self._masks = {"input": _Mask(input_dropout), "hidden": _Mask(dropout)}
-        self._layer = network.loss.layer(
+        self._input_mask = Mask(input_dropout)
+        self._word_limit = min(round(word_dropout * 256), 255)
+        self._clip = clip
+        self._output = network.loss.layer(
             network.vocabulary, network.features, batch_size, self.kernels, self.threads,
             precision, buffer_mib,
         )  # fmt: skip
+        self._layers = stack(network, batch_size, self.kernels, self.threads, dropout)
         self._decays = self._lazy_decays()
         self._allocate(batch_size)
 
     def _lazy_decays(self):
+        """Tables of which a step visits only some rows, and so decays only these at once."""
+        network, rows = self.network, len(self.network.vocabulary)
         if not self.optimizer.weight_decay:
             return {}
-        rows = len(self.network.vocabulary)
-        decays = {"embedding": optimizers.LazyDecay(rows)}
-        if not isinstance(self.network.loss, losses.Softmax):
-            decays["output"] = optimizers.LazyDecay(rows)
-        return decays
+        if isinstance(network.loss, losses.Softmax):
+            return {} if network.tied else {"embedding": optimizers.LazyDecay(rows)}
+        names = ("embedding",) if network.tied else ("embedding", "output")
+        return {name: optimizers.LazyDecay(rows) for name in names}
 
     def _allocate(self, batch_size):
-        network = self.network
+        network, first, last = self.network, self._layers[0], self._layers[-1]
         dtype, width = network.dtype, network.context * network.dim
-        self._hidden = np.empty((batch_size, network.hidden), dtype)
-        self._grad_hidden = np.empty((batch_size, network.hidden), dtype)
         self._losses = np.empty(batch_size)
         self._weights = np.empty(batch_size, dtype)
-        self._grad_weight = np.empty_like(network.hidden_weight)
-        self._grad_bias = np.empty_like(network.hidden_bias)
-        # Unless inputs are dropped or connected to the scores directly, they are never formed:
-        # the kernel projects the words themselves.
-        self._forms_inputs = network.direct or self._masks["input"].share > 0
+        # Unless inputs are dropped, connected to the scores or share the embedding with them,
+        # they are never formed: the kernel projects the words themselves.
+        self._forms_inputs = network.direct or network.tied or self._input_mask.limit > 0
         if self._forms_inputs:
             self._inputs = np.empty((batch_size, width), dtype)
             self._grad_inputs = np.empty((batch_size, width), dtype)
-            self._scratch = np.empty(0, np.uint8)
         else:
             self._scratch = losses.floating_scratch(
                 self.kernels.words_scratch(
-                    batch_size, network.context, network.dim, network.hidden, threads=self.threads
+                    batch_size, network.context, network.dim, len(first.weight),
+                    threads=self.threads,
                 )
-            )
-        if network.direct or self._masks["hidden"].share > 0:
+            )  # fmt: skip
+        if network.direct:
             self._features = np.empty((batch_size, network.features), dtype)
             self._grad_features = np.empty((batch_size, network.features), dtype)
         else:
-            self._features, self._grad_features = self._hidden, self._grad_hidden
+            self._features, self._grad_features = last.outputs, last.grad
+        if network.tied:
+            self._tied_grad = np.zeros((1, *network.embedding.shape), dtype)
+            self._bias_grad = np.zeros((1, len(network.output_bias)), dtype)
 
     def __call__(self, contexts, targets, weights=None, factor=1.0):
         """Train on one batch; returns its mean loss in nats (float).
@@ -118,96 +131,166 @@ class Step:
             return 0.0
         share = self._weights[:batch]
         share[:] = 1 / batch if weights is None else weights / weights.sum()
-        contexts = np.ascontiguousarray(contexts)
+        contexts = self._drop_words(np.ascontiguousarray(contexts))
         self.state.updates += 1
         hyper = self.optimizer.hyper(factor, self.state.updates)
-        self._layer.draw(self.generator, targets)
+        undecayed = hyper.copy()
+        undecayed[1] = 0
+        self._output.draw(self.generator, targets)
         visited = self._refresh(contexts)
         self._forward(contexts, batch)
         self._output_step(targets, share, hyper, batch)
+        if self._clip is not None:
+            self._clip_rows(self._grad_features[:batch], share)
         self._backward(contexts, hyper, batch)
+        if self.network.tied:
+            self._tied_update(contexts, hyper, batch)
+        for layer in self._layers:
+            layer.update(self.optimizer.rule, hyper, undecayed, self.state.slots)
         for name, rows in visited.items():
             self._decays[name].step(rows, hyper[1])
         return float(self._losses[:batch] @ share)
 
+    def _drop_words(self, contexts):
+        """Some context words replaced by the unknown word (Iyyer et al. 2015)."""
+        if not self._word_limit:
+            return contexts
+        vocabulary = self.network.vocabulary
+        instead = vocabulary.start_id if vocabulary.unk_id is None else vocabulary.unk_id
+        bits = np.frombuffer(self.generator.bytes(contexts.size), np.uint8)
+        dropped = (bits < self._word_limit).reshape(contexts.shape)
+        return np.where(dropped, np.int32(instead), contexts)
+
     def _refresh(self, contexts):
-        visited = {}
-        if "embedding" in self._decays:
-            visited["embedding"] = self._decays["embedding"].refresh(
-                contexts, self.network.embedding
+        """Bring the rows this step reads up to date with their weight decay."""
+        wanted = {"embedding": [contexts]}
+        if self._output.touched is not None:
+            wanted.setdefault("embedding" if self.network.tied else "output", []).extend(
+                self._output.touched
             )
-        if "output" in self._decays:
-            rows = np.concatenate([np.ravel(ids) for ids in self._layer.touched])
-            visited["output"] = self._decays["output"].refresh(rows, self.network.output)
+        visited = {}
+        for name, decay in self._decays.items():
+            rows = np.concatenate([np.ravel(ids) for ids in wanted[name]])
+            visited[name] = decay.refresh(rows, self.network.trainable[name])
         return visited
 
     def _forward(self, contexts, batch):
         network, kernels, threads = self.network, self.kernels, self.threads
-        hidden = self._hidden[:batch]
-        weight, bias = network.hidden_weight, network.hidden_bias
+        first = self._layers[0]
         if self._forms_inputs:
             inputs = self._inputs[:batch]
             rows = inputs.reshape(-1, network.dim)
             kernels.gather_rows(contexts.reshape(-1), network.embedding, rows, threads=threads)
-            self._masks["input"].draw(self.generator, inputs.shape)
-            self._masks["input"].apply(kernels, inputs, threads)
-            kernels.layer_forward(inputs, weight, bias, hidden, threads=threads)
+            self._input_mask.draw(self.generator, inputs.shape)
+            self._input_mask.apply(kernels, inputs, threads)
+            first.forward(inputs, self.generator)
         else:
             kernels.words_forward(
-                contexts, network.embedding, weight, bias, self._scratch, hidden, threads=threads
-            )
-        if self._features is not self._hidden:
-            features = self._features[:batch]
-            dropped = hidden.copy()
-            self._masks["hidden"].draw(self.generator, hidden.shape)
-            self._masks["hidden"].apply(kernels, dropped, threads)
-            features[:, : network.hidden] = dropped
-            if network.direct:
-                features[:, network.hidden :] = self._inputs[:batch]
+                contexts, network.embedding, first.weight, first.bias, self._scratch,
+                first.tanh[:batch], threads=threads,
+            )  # fmt: skip
+            first.finish_forward(None, batch, self.generator)
+        below = first
+        for layer in self._layers[1:]:
+            layer.forward(below.outputs[:batch], self.generator)
+            below = layer
+        if network.direct:
+            self._features[:batch, : network.hidden] = below.outputs[:batch]
+            self._features[:batch, network.hidden :] = self._inputs[:batch]
 
     def _output_step(self, targets, share, hyper, batch):
         network, slots = self.network, self.state.slots
-        self._layer.step(
-            self._features[:batch], targets, share, self.optimizer.rule, hyper,
+        rule = self.optimizer.rule
+        if network.tied:
+            # The gradient itself is wanted, to be summed with that of the embedding's other
+            # role: momentum with beta1 = 0 at rate 0 leaves it in its slot, the weights as is.
+            self._output.step(
+                self._features[:batch], targets, share, "momentum", np.zeros_like(hyper),
+                self._losses[:batch], self._grad_features[:batch],
+                (network.output, network.output_bias, self._tied_grad, self._bias_grad),
+            )  # fmt: skip
+            undecayed = hyper.copy()
+            undecayed[1] = 0
+            self._bias_update(undecayed)
+            return
+        self._output.step(
+            self._features[:batch], targets, share, rule, hyper,
             self._losses[:batch], self._grad_features[:batch],
             (network.output, network.output_bias, slots["output"], slots["output_bias"]),
         )  # fmt: skip
 
+    def _bias_update(self, hyper):
+        """One step of the output bias on the gradient that the tied output step left."""
+        rule, bias, slots = self.optimizer.rule, self.network.output_bias, self.state.slots
+        grad, slots = self._bias_grad[0], slots["output_bias"]
+        if self._output.touched is None:
+            self.kernels.dense_update(grad, rule, hyper, bias, slots, threads=self.threads)
+            return
+        rows = self._touched_rows()
+        self.kernels.scatter_update(
+            rows, grad[rows, None], rule, hyper, bias[:, None], slots[:, :, None],
+            threads=self.threads,
+        )  # fmt: skip
+
+    def _touched_rows(self):
+        """The distinct output rows of a sampled step, int32."""
+        return np.unique(np.concatenate([np.ravel(ids) for ids in self._output.touched]))
+
+    def _clip_rows(self, grads, share):
+        """Limit each example's gradient to the norm ``clip`` (before its weight in the mean).
+
+        The output layer needs no clipping: an example's gradient of it is at most sqrt(2) times
+        the norm of its features, which tanh bounds. So the fused step stays one step.
+        """
+        norms = np.sqrt(np.einsum("bf,bf->b", grads, grads, dtype=np.float64))
+        limit = self._clip * share
+        over = norms > limit
+        if over.any():
+            grads[over] *= (limit[over] / norms[over]).astype(grads.dtype)[:, None]
+
     def _backward(self, contexts, hyper, batch):
         network, kernels, threads = self.network, self.kernels, self.threads
         rule, slots = self.optimizer.rule, self.state.slots
-        grad_hidden = self._grad_hidden[:batch]
-        if self._grad_features is not self._grad_hidden:
-            grad_hidden[:] = self._grad_features[:batch, : network.hidden]
-            self._masks["hidden"].apply(kernels, grad_hidden, threads)
-        if self._forms_inputs:
-            grad_inputs = self._grad_inputs[:batch]
-            kernels.layer_backward(
-                self._inputs[:batch], self._hidden[:batch], network.hidden_weight, grad_hidden,
-                self._grad_weight, self._grad_bias, grad_inputs, threads=threads,
+        first, last = self._layers[0], self._layers[-1]
+        if network.direct:
+            last.grad[:batch] = self._grad_features[:batch, : network.hidden]
+        for layer, below in zip(self._layers[:0:-1], self._layers[-2::-1], strict=True):
+            layer.backward(below.outputs[:batch], below.grad[:batch])
+        if not self._forms_inputs:
+            kernels.words_backward(
+                contexts, first.tanh[:batch], first.weight, rule, hyper, self._scratch,
+                first.start_backward(batch), first.grad_weight, first.grad_bias,
+                network.embedding, slots["embedding"], threads=threads,
             )  # fmt: skip
-            if network.direct:
-                grad_inputs += self._grad_features[:batch, network.hidden :]
-            self._masks["input"].apply(kernels, grad_inputs, threads)
+            return
+        grad_inputs = self._grad_inputs[:batch]
+        first.backward(self._inputs[:batch], grad_inputs)
+        if network.direct:
+            grad_inputs += self._grad_features[:batch, network.hidden :]
+        self._input_mask.apply(kernels, grad_inputs, threads)
+        if not network.tied:
             kernels.scatter_update(
                 contexts.reshape(-1), grad_inputs.reshape(-1, network.dim), rule, hyper,
                 network.embedding, slots["embedding"], threads=threads,
             )  # fmt: skip
-        else:
-            kernels.words_backward(
-                contexts, self._hidden[:batch], network.hidden_weight, rule, hyper, self._scratch,
-                grad_hidden, self._grad_weight, self._grad_bias, network.embedding,
-                slots["embedding"], threads=threads,
-            )  # fmt: skip
-        kernels.dense_update(
-            self._grad_weight, rule, hyper, network.hidden_weight, slots["hidden_weight"],
-            threads=threads,
-        )  # fmt: skip
-        undecayed = hyper.copy()
-        undecayed[1] = 0
-        kernels.dense_update(
-            self._grad_bias, rule, undecayed, network.hidden_bias, slots["hidden_bias"],
-            threads=threads,
+
+    def _tied_update(self, contexts, hyper, batch):
+        """One step of the shared table on the sum of its gradients as input and as output."""
+        network, kernels, threads = self.network, self.kernels, self.threads
+        rule, slots = self.optimizer.rule, self.state.slots["embedding"]
+        grads = self._grad_inputs[:batch].reshape(-1, network.dim)
+        ids = contexts.reshape(-1)
+        summed = self._tied_grad[0]
+        if self._output.touched is None:
+            adding = np.array([-1.0, 0, 0, 0, 0, 1])  # plain descent at rate -1 adds
+            kernels.scatter_update(ids, grads, "sgd", adding, summed, self._tied_grad[:0],
+                                   threads=threads)  # fmt: skip
+            kernels.dense_update(summed, rule, hyper, network.embedding, slots, threads=threads)
+            return
+        rows = self._touched_rows()
+        kernels.scatter_update(
+            np.concatenate([ids, rows]), np.concatenate([grads, summed[rows]]),
+            rule, hyper, network.embedding, slots, threads=threads,
         )  # fmt: skip
 
     def arrays(self):
@@ -227,26 +310,4 @@ class Step:
     def finish(self):
         """Bring every row up to date with its weight decay; call before parameters are read."""
         for name, decay in self._decays.items():
-            decay.finish(getattr(self.network, name))
-
-
-class _Mask:
-    """Inverted dropout of one array: each element kept with probability 1 - share.
-
-    The share is rounded to a multiple of 1/256, so that one random byte decides an element.
-    """
-
-    def __init__(self, share):
-        self.share = share
-        self._limit = min(round(share * 256), 255)
-        self._scale = 256 / (256 - self._limit)
-        self._mask = None
-
-    def draw(self, generator, shape):
-        if self._limit:
-            bits = np.frombuffer(generator.bytes(int(np.prod(shape))), dtype=np.uint8)
-            self._mask = (bits >= self._limit).view(np.uint8).reshape(shape)
-
-    def apply(self, kernels, values, threads):
-        if self._limit:
-            kernels.dropout(self._mask, self._scale, values, threads=threads)
+            decay.finish(self.network.trainable[name])

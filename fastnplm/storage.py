@@ -52,10 +52,7 @@ def load(folder, network_class):
     if vocabulary.fingerprint != config.get("vocabulary_fingerprint"):
         raise ModelError(f"{asked}: vocabulary.tsv is not the one that config.json belongs to")
     path = folder / "parameters.safetensors"
-    shapes = _shapes(config, len(vocabulary), asked)
-    wanted = sum(int(np.prod(shape, dtype=object)) for shape in shapes.values())
-    if wanted * np.dtype(config["dtype"]).itemsize > path.stat().st_size:
-        raise ModelError(f"{path} is smaller than the model that config.json describes")
+    _check_sizes(config, len(vocabulary), path, asked)
     try:
         network = network_class(
             vocabulary,
@@ -63,6 +60,8 @@ def load(folder, network_class):
             dim=config["dim"],
             hidden=config["hidden"],
             direct=config["direct"],
+            layers=config.get("layers", 1),
+            tied=config.get("tied", False),
             dtype=config["dtype"],
             output_bias="zeros",
             seed=None,
@@ -149,19 +148,19 @@ def check_output(folder, overwrite=False, resume=False):
                 raise SettingsError(f"cannot write in {place}: {error.strerror}") from None
 
 
-def _shapes(config, vocabulary_size, asked):
+def _check_sizes(config, vocabulary_size, path, asked):
+    """Refuse sizes that make no sense or no such file could hold, before anything is allocated."""
     sizes = {name: config.get(name) for name in ("context", "dim", "hidden")}
     for name, value in sizes.items():
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 1 << 31:
             raise ModelError(f"{asked}/config.json: {name} is {value!r}; expected a whole number")
-    if not isinstance(config.get("direct"), bool):
-        raise ModelError(f"{asked}/config.json: direct is {config.get('direct')!r}")
+    for name in ("direct", "tied"):
+        if not isinstance(config.get(name, False), bool):
+            raise ModelError(f"{asked}/config.json: {name} is {config.get(name)!r}")
     if config.get("dtype") not in ("float32", "float64"):
         raise ModelError(f"{asked}/config.json: dtype is {config.get('dtype')!r}")
-    inputs = sizes["context"] * sizes["dim"]
-    shapes = {
-        "embedding": (vocabulary_size, sizes["dim"]),
-        "hidden_weight": (sizes["hidden"], inputs),
-        "output_weight": (vocabulary_size, sizes["hidden"]),
-    }
-    return shapes | ({"direct_weight": (vocabulary_size, inputs)} if config["direct"] else {})
+    least = vocabulary_size * sizes["dim"] + sizes["hidden"] * sizes["context"] * sizes["dim"]
+    if not config.get("tied"):
+        least += vocabulary_size * sizes["hidden"]
+    if least * np.dtype(config["dtype"]).itemsize > path.stat().st_size:
+        raise ModelError(f"{path} is smaller than the model that config.json describes")

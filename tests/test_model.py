@@ -9,15 +9,25 @@ from fastnplm.errors import IdError, ModelError, SettingsError
 WORDS = ["<unk>", "<s>", "</s>", "a", "b", "c", "d"]
 
 
-def _network(direct=False, **settings):
+SHAPES = [
+    {},
+    {"direct": True},
+    {"layers": 2},
+    {"direct": True, "layers": 2},
+    {"tied": True},
+    {"tied": True, "layers": 2, "dim": 4},
+]
+
+
+def _network(**settings):
     vocabulary = Vocabulary.from_words(WORDS, counts=[1, 0, 4, 9, 5, 3, 2])
     settings = {"context": 3, "dim": 2, "hidden": 4, "dtype": "float64", "seed": 3} | settings
-    return NPLM(vocabulary, direct=direct, **settings)
+    return NPLM(vocabulary, **settings)
 
 
 @pytest.mark.parametrize("direct", [False, True])
 def test_the_equations(direct):
-    network = _network(direct)
+    network = _network(direct=direct)
     contexts = [[3, 4, 5], [1, 1, 6]]
     found = network.forward(contexts)
     for row, context in enumerate(contexts):
@@ -30,21 +40,21 @@ def test_the_equations(direct):
         assert found.scores[row] == pytest.approx(score, rel=1e-12)
 
 
-@pytest.mark.parametrize("direct", [False, True])
-def test_gradients_by_central_differences(direct):
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_gradients_by_central_differences(shape):
     contexts, targets = [[3, 4, 3], [1, 5, 5], [1, 1, 1]], [4, 2, 3]
     weights = np.array([0.5, 0.25, 1.0])
 
     def loss(network):
         return network.backward(network.forward(contexts), targets, weights).losses @ weights
 
-    network = _network(direct)
+    network = _network(**shape)
     gradients = network.backward(network.forward(contexts), targets, weights)
     dense = np.zeros_like(network.embedding)
     dense[gradients.embedding_ids] = gradients.embedding_rows
     width = 1e-5
     for name, value in network.parameters.items():
-        found = dense if name == "embedding" else getattr(gradients, name)
+        found = dense if name == "embedding" else gradients[name]
         for index in np.ndindex(value.shape):
             value[index] += width
             above = loss(network)
