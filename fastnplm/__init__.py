@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .ngram import NGram
     from .nplm import NPLM
     from .optimizer import Optimizer
+    from .plan import Settings
     from .schedule import Schedule
     from .step import Step
     from .training import History, train
@@ -39,6 +40,7 @@ __all__ = [
     "Optimizer",
     "Report",
     "Schedule",
+    "Settings",
     "Softmax",
     "Step",
     "Vocabulary",
@@ -62,6 +64,7 @@ _HOMES = {
     "Optimizer": "optimizer",
     "Report": "evaluation",
     "Schedule": "schedule",
+    "Settings": "plan",
     "Softmax": "loss",
     "Step": "step",
     "Vocabulary": "vocabulary",

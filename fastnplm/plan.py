@@ -13,67 +13,106 @@ from .step import step_settings
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
-    """The settings of a run, checked: objects where a name may have been given."""
+class Settings:
+    """The settings of ``train``, each with its default.
 
-    loss: losses.Softmax | losses.NegativeSampling | losses.NCE
-    optimizer: optimizers.Optimizer
-    schedule: schedules.Schedule
-    cadence: tuple  # batches, seconds between checkpoints; None for those not asked for
-
-
-def check(
-    valid=None,
-    loss="softmax",
-    negatives=None,
-    optimizer="adam",
-    lr=None,
-    schedule="cosine",
-    batch_size=256,
-    epochs=6,
-    dropout=0.0,
-    input_dropout=0.0,
-    weight_decay=None,
-    patience=None,
-    out=None,
-    overwrite=False,
-    resume=False,
-    checkpoint_every=None,
-    seed=0,
-    threads=None,
-    kernels="auto",
-    precision="float32",
-    buffer_mib=256,
-):
-    """Refuse settings of ``train`` that cannot go well, before any text is read.
-
-    The settings are those of ``train`` with the same defaults. Returns a Plan. Raises
-    SettingsError: a setting outside its range, settings that contradict each other, kernels that
-    are not there, an output that cannot be written.
+    loss : "softmax", "ns", "nce" or a loss object; negatives : its K
+    optimizer : "sgd", "momentum", "adagrad", "rmsprop", "adam" or an Optimizer; lr : its rate
+    schedule : "constant", "inverse", "linear", "cosine", "plateau" or a Schedule
+    batch_size : examples a step; epochs : passes over the corpus
+    dropout : share of the hidden units dropped; input_dropout : of the embeddings' elements;
+        word_dropout : of the context words, replaced by ``<unk>``
+    clip : largest norm of an example's gradient below the output layer; None: no limit
+    weight_decay : decoupled; patience : stop after so many epochs without improvement
+    out : model folder for the best weights and history.jsonl, which must not exist unless
+        overwrite (start again) or resume (go on from its newest checkpoint)
+    checkpoint_every : batches, or a time such as "10m"; checkpoints go to OUT/checkpoints
+    seed : of the order of the examples, the noise and the dropout
+    threads : None means the processors this process may use; never changes a bit of the result
+    kernels : "auto", "native", "numba" or "reference"
+    precision : "float32" or "bf16"; buffer_mib : room for the B x V scores of a step
+    quiet : show nothing
     """
-    if isinstance(epochs, bool) or int(epochs) != epochs or epochs < 1:
-        raise SettingsError(f"epochs is {epochs!r}; expected a whole number of at least 1")
-    if isinstance(seed, bool) or int(seed) != seed or seed < 0:
-        raise SettingsError(f"seed is {seed!r}; expected a whole number of at least 0")
-    if patience is not None and patience < 1:
-        raise SettingsError(f"patience is {patience!r}; expected at least 1 epoch")
-    if patience is not None and valid is None:
-        raise SettingsError("patience needs a validation text (valid)")
-    plan = Plan(
-        losses.resolve(loss, negatives),
-        optimizers.resolve(optimizer, lr, weight_decay),
-        schedules.resolve(schedule),
-        checkpoint.every(checkpoint_every),
-    )
-    if plan.schedule.name == "plateau" and valid is None:
-        raise SettingsError("schedule plateau needs a validation text (valid)")
-    if (resume or checkpoint_every) and out is None:
-        raise SettingsError("checkpoints and resume need an output folder (out)")
-    if overwrite and resume:
-        raise SettingsError("overwrite starts again and resume goes on: choose one of them")
-    step_settings(batch_size, precision, buffer_mib, dropout, input_dropout)
-    kernel_modules.load(kernels)
-    thread_count.resolve(threads)
-    if out is not None:
-        storage.check_output(out, overwrite=overwrite, resume=resume)
-    return plan
+
+    loss: str | losses.Softmax | losses.NegativeSampling | losses.NCE = "softmax"
+    negatives: int | None = None
+    optimizer: str | optimizers.Optimizer = "adam"
+    lr: float | None = None
+    schedule: str | schedules.Schedule = "cosine"
+    batch_size: int = 256
+    epochs: int = 6
+    dropout: float = 0.0
+    input_dropout: float = 0.0
+    word_dropout: float = 0.0
+    clip: float | None = None
+    weight_decay: float | None = None
+    patience: int | None = None
+    out: str | None = None
+    overwrite: bool = False
+    resume: bool = False
+    checkpoint_every: int | str | None = None
+    seed: int = 0
+    threads: int | None = None
+    kernels: str = "auto"
+    precision: str = "float32"
+    buffer_mib: float = 256
+    quiet: bool = False
+
+    def checked(self, valid=None):
+        """These settings with objects for names, or SettingsError before any work.
+
+        Refused: a setting outside its range, settings that contradict each other (``valid`` is
+        None without validation text), kernels that are not there, an output that cannot be
+        written.
+        """
+        whole = {"epochs": 1, "seed": 0} | ({} if self.patience is None else {"patience": 1})
+        for name, least in whole.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or int(value) != value or value < least:
+                raise SettingsError(
+                    f"{name} is {value!r}; expected a whole number of at least {least}"
+                )
+        if self.patience is not None and valid is None:
+            raise SettingsError("patience needs a validation text (valid)")
+        schedule = schedules.resolve(self.schedule)
+        if schedule.name == "plateau" and valid is None:
+            raise SettingsError("schedule plateau needs a validation text (valid)")
+        checkpoint.every(self.checkpoint_every)
+        if (self.resume or self.checkpoint_every) and self.out is None:
+            raise SettingsError("checkpoints and resume need an output folder (out)")
+        if self.overwrite and self.resume:
+            raise SettingsError("overwrite starts again and resume goes on: choose one of them")
+        checked = dataclasses.replace(
+            self,
+            loss=losses.resolve(self.loss, self.negatives),
+            optimizer=optimizers.resolve(self.optimizer, self.lr, self.weight_decay),
+            schedule=schedule,
+            threads=thread_count.resolve(self.threads),
+        )
+        options = checked.step()
+        kernel_modules.load(options.pop("kernels"))
+        del options["threads"]
+        step_settings(self.batch_size, **options)
+        if self.out is not None:
+            storage.check_output(self.out, overwrite=self.overwrite, resume=self.resume)
+        return checked
+
+    def step(self):
+        """What ``Step`` takes of these settings, beside network, optimiser and batch size."""
+        names = ("kernels", "threads", "precision", "buffer_mib", "dropout", "input_dropout",
+                 "word_dropout", "clip")  # fmt: skip
+        return {name: getattr(self, name) for name in names}
+
+    def identity(self):
+        """What decides the course of a run, as JSON values: a resumed run must have the same."""
+        names = ("batch_size", "dropout", "input_dropout", "word_dropout", "clip", "precision",
+                 "seed")  # fmt: skip
+        return {name: getattr(self, name) for name in names} | {
+            "optimizer": dataclasses.asdict(self.optimizer),
+            "schedule": dataclasses.asdict(self.schedule),
+        }
+
+
+def check(valid=None, **settings):
+    """``Settings(**settings).checked(valid)``: refuse what cannot go well, before any work."""
+    return Settings(**settings).checked(valid)

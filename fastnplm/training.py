@@ -16,7 +16,7 @@ from .batches import Epoch
 from .corpus import Corpus, require_same_vocabulary
 from .errors import CorpusError, DivergenceError, ModelError
 from .interrupts import Interrupts
-from .plan import check
+from .plan import Settings
 from .progress import Progress
 from .step import Step
 
@@ -38,32 +38,7 @@ class History:
         return [record.get("valid_perplexity") for record in self.epochs]
 
 
-def train(
-    model,
-    corpus,
-    valid=None,
-    loss="softmax",
-    negatives=None,
-    optimizer="adam",
-    lr=None,
-    schedule="cosine",
-    batch_size=256,
-    epochs=6,
-    dropout=0.0,
-    input_dropout=0.0,
-    weight_decay=None,
-    patience=None,
-    out=None,
-    overwrite=False,
-    resume=False,
-    checkpoint_every=None,
-    seed=0,
-    threads=None,
-    kernels="auto",
-    precision="float32",
-    buffer_mib=256,
-    quiet=False,
-):
+def train(model, corpus, valid=None, **settings):
     """Train ``model`` on ``corpus``; afterwards it holds the best weights. Returns a History.
 
     Parameters
@@ -71,19 +46,8 @@ def train(
     model : NPLM, updated in place
     corpus : Corpus with the model's vocabulary (or text: a path, several, sentences)
     valid : text or Corpus for the exact perplexity after each epoch; the best epoch is kept
-    loss : "softmax", "ns", "nce" or a loss object; negatives : its K
-    optimizer : "sgd", "momentum", "adagrad", "rmsprop", "adam" or an Optimizer; lr : its rate
-    schedule : "constant", "inverse", "linear", "cosine", "plateau" or a Schedule
-    batch_size : examples a step; epochs : passes over the corpus
-    dropout, input_dropout : shares of hidden units and of embedding elements dropped
-    weight_decay : decoupled; patience : stop after so many epochs without improvement
-    out : model folder for the best weights and history.jsonl; overwrite, resume : see the command
-    checkpoint_every : batches, or a time such as "10m"; checkpoints go to OUT/checkpoints
-    seed : of the order of the examples, the noise and the dropout
-    threads : None means the processors this process may use; never changes a bit of the result
-    kernels : "auto", "native", "numba" or "reference"
-    precision : "float32" or "bf16"; buffer_mib : room for the B x V scores of a step
-    quiet : show nothing
+    settings : ``loss``, ``optimizer``, ``lr``, ``batch_size``, ``epochs``, ``dropout``, ``out``,
+        ``seed`` and the others that ``fastnplm.Settings`` lists with their defaults
 
     Raises
     ------
@@ -94,67 +58,44 @@ def train(
     KeyboardInterrupt
         On Ctrl-C, between two batches; with checkpoints on, one is saved first.
     """
-    plan = check(
-        valid=valid, loss=loss, negatives=negatives, optimizer=optimizer, lr=lr,
-        schedule=schedule, batch_size=batch_size, epochs=epochs, dropout=dropout,
-        input_dropout=input_dropout, weight_decay=weight_decay, patience=patience, out=out,
-        overwrite=overwrite, resume=resume, checkpoint_every=checkpoint_every, seed=seed,
-        threads=threads, kernels=kernels, precision=precision, buffer_mib=buffer_mib,
-    )  # fmt: skip
-    optimizer, schedule = plan.optimizer, plan.schedule
+    plan = Settings(**settings).checked(valid)
     with _Opened(corpus, model, "corpus") as corpus, _Opened(valid, model, "valid") as valid:
         if len(corpus.tokens) == 0:
             raise CorpusError("the corpus has no tokens to train on")
         model.adopt(plan.loss)
-        step = Step(
-            model, optimizer, min(batch_size, len(corpus.tokens)), kernels=kernels,
-            threads=threads, precision=precision, buffer_mib=buffer_mib, dropout=dropout,
-            input_dropout=input_dropout,
-        )  # fmt: skip
-        settings = {
-            "corpus": corpus.header.tokens_checksum,
-            "vocabulary": model.vocabulary.fingerprint,
-            "model": model.config(),
-            "optimizer": dataclasses.asdict(optimizer),
-            "schedule": dataclasses.asdict(schedule),
-            "batch_size": batch_size,
-            "dropout": [dropout, input_dropout],
-            "precision": precision,
-            "kernels": step.kernels.NAME,
-            "seed": seed,
-        }
+        size = min(plan.batch_size, len(corpus.tokens))
+        step = Step(model, plan.optimizer, size, **plan.step())
         with tempfile.TemporaryDirectory(prefix="fastnplm-") as temporary:
-            run = _Run(
-                step, corpus, valid, schedule, int(epochs), patience, seed, out, plan.cadence,
-                settings, Path(temporary), quiet,
-            )  # fmt: skip
-            if resume:
+            run = _Run(step, corpus, valid, plan, Path(temporary))
+            if plan.resume:
                 run.resume()
-            elif out is not None:
-                _clear(out)
+            elif plan.out is not None:
+                _clear(plan.out)
             return run.all_epochs()
 
 
 class _Run:
     """One call of ``train``: where it stands, and what it does at each boundary."""
 
-    def __init__(
-        self, step, corpus, valid, schedule, epochs, patience, seed, out, cadence, settings,
-        temporary, quiet,
-    ):  # fmt: skip
-        self.step, self.corpus, self.valid, self.schedule = step, corpus, valid, schedule
-        self.epochs, self.patience, self.seed, self.quiet = epochs, patience, seed, quiet
-        self.out = Path(out) if out is not None else None
+    def __init__(self, step, corpus, valid, plan, temporary):
+        self.step, self.corpus, self.valid, self.plan = step, corpus, valid, plan
+        self.schedule, self.epochs = plan.schedule, int(plan.epochs)
+        self.out = Path(plan.out) if plan.out is not None else None
         # Without an output the best weights wait in a temporary folder: never a second copy in
         # memory.
         self.best_folder = self.out or temporary / "best"
-        self.every_batches, self.every_seconds = cadence
-        self.settings = settings
+        self.every_batches, self.every_seconds = checkpoint.every(plan.checkpoint_every)
+        self.settings = plan.identity() | {
+            "corpus": corpus.header.tokens_checksum,
+            "vocabulary": step.network.vocabulary.fingerprint,
+            "model": step.network.config(),
+            "kernels": step.kernels.NAME,
+        }
         self.history = History()
         self.epoch, self.batch = 0, 0  # epochs finished; batches of the present one
         self.loss_sum, self.tokens, self.seconds = 0.0, 0, 0.0  # of the present epoch
         self.best, self.waited, self.halvings = math.inf, 0, 0
-        self.batches = -(-len(corpus.tokens) // settings["batch_size"])
+        self.batches = -(-len(corpus.tokens) // plan.batch_size)
         self.saved_at = time.monotonic()
 
     def all_epochs(self):
@@ -162,7 +103,7 @@ class _Run:
         done = self.epoch * len(self.corpus.tokens) + self.tokens
         label, exact = network.loss.label, isinstance(network.loss, losses.Softmax)
         total = self.epochs * len(self.corpus.tokens)
-        self.progress = Progress(label, exact, total, done, self.quiet)
+        self.progress = Progress(label, exact, total, done, self.plan.quiet)
         try:
             with Interrupts() as interrupts:
                 while self.epoch < self.epochs and not self._out_of_patience():
@@ -181,18 +122,18 @@ class _Run:
         return self.history
 
     def _out_of_patience(self):
-        return self.patience is not None and self.waited >= self.patience
+        return self.plan.patience is not None and self.waited >= self.plan.patience
 
     def _one_epoch(self, interrupts):
         corpus, vocabulary, step = self.corpus, self.corpus.vocabulary, self.step
-        tokens, size = corpus.tokens, self.settings["batch_size"]
+        tokens, size = corpus.tokens, self.plan.batch_size
         if self.batch == 0:
-            step.generator = np.random.default_rng([self.seed, self.epoch])
+            step.generator = np.random.default_rng([self.plan.seed, self.epoch])
         total = self.epochs * self.batches
         targets = np.empty(min(size, len(tokens)), np.int32)
         contexts = np.empty((len(targets), step.network.context), np.int32)
         began = time.perf_counter()
-        order = Epoch(len(tokens), size, self.seed, self.epoch, start_batch=self.batch)
+        order = Epoch(len(tokens), size, self.plan.seed, self.epoch, start_batch=self.batch)
         for positions in order:
             count = len(positions)
             corpus.check()  # a mapped file that shrinks must be met here, not as a bus error
