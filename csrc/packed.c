@@ -1,0 +1,156 @@
+/* The product's packing and its inner loop, whose sums all stay in registers. */
+#include "packed.h"
+
+#include "vector_math.h"
+
+/* Columns of this panel, as packed. */
+INLINE ptrdiff_t panel_width(ptrdiff_t columns, ptrdiff_t panel) {
+    ptrdiff_t left = packed_columns(columns) - panel * PANEL;
+    return left < PANEL ? left : PANEL;
+}
+
+void FASTNPLM_NAME(pack_columns)(const float *b, ptrdiff_t b_depth, const int32_t *ids,
+                                 ptrdiff_t depth, ptrdiff_t columns, ptrdiff_t panel,
+                                 float *packed) {
+    ptrdiff_t width = panel_width(columns, panel);
+    ptrdiff_t first = panel * PANEL;
+    ptrdiff_t real = columns - first < width ? columns - first : width;
+    float *to = packed + first * depth;
+    for (ptrdiff_t k = 0; k < depth; k++, to += width) {
+        const float *from = b + (ids ? ids[k] : k) * b_depth + first;
+        if (ids && k + 8 < depth) {
+            const float *ahead = b + ids[k + 8] * b_depth + first;
+            __builtin_prefetch(ahead);
+            __builtin_prefetch(ahead + width - 1);
+        }
+        if (real == PANEL) {
+            for (int v = 0; v < 2; v++)
+                vector_store(to + v * LANES, vector_load(from + v * LANES));
+        } else {
+            for (ptrdiff_t j = 0; j < real; j++)
+                to[j] = from[j];
+            for (ptrdiff_t j = real; j < width; j++)
+                to[j] = 0.0f;
+        }
+    }
+}
+
+void FASTNPLM_NAME(pack_transposed)(const float *b, ptrdiff_t b_column, ptrdiff_t depth,
+                                            ptrdiff_t columns, ptrdiff_t panel, float *packed) {
+    enum { STRETCH = 64 }; /* of k at a time: the lines written to stay in the nearest cache */
+    ptrdiff_t width = panel_width(columns, panel);
+    ptrdiff_t first = panel * PANEL;
+    ptrdiff_t real = columns - first < width ? columns - first : width;
+    float *to = packed + first * depth;
+    for (ptrdiff_t k0 = 0; k0 < depth; k0 += STRETCH) {
+        ptrdiff_t end = k0 + STRETCH < depth ? k0 + STRETCH : depth;
+        for (ptrdiff_t j = 0; j < real; j++)
+            for (ptrdiff_t k = k0; k < end; k++)
+                to[k * width + j] = b[k + (first + j) * b_column];
+        for (ptrdiff_t j = real; j < width; j++)
+            for (ptrdiff_t k = k0; k < end; k++)
+                to[k * width + j] = 0.0f;
+    }
+}
+
+/* Rows rows (at most SCORE_ROWS, a constant after inlining) of a panel of vectors vectors. */
+INLINE void tile(const struct product *p, int rows, int vectors, ptrdiff_t row, ptrdiff_t column,
+                 ptrdiff_t from, ptrdiff_t to) {
+    vector sums[SCORE_ROWS][2];
+UNROLL
+    for (int r = 0; r < rows; r++)
+UNROLL
+        for (int v = 0; v < vectors; v++)
+            sums[r][v] = (vector){0};
+    const float *a = p->a + row * p->a_row + from * p->a_depth;
+    const float *b = p->packed + column * p->depth + from * vectors * LANES;
+    ptrdiff_t a_row = p->a_row, a_depth = p->a_depth;
+    for (ptrdiff_t k = from; k < to; k++) {
+        vector values[2];
+UNROLL
+        for (int v = 0; v < vectors; v++)
+            values[v] = vector_load(b + v * LANES);
+UNROLL
+        for (int r = 0; r < rows; r++)
+UNROLL
+            for (int v = 0; v < vectors; v++)
+                sums[r][v] += a[r * a_row] * values[v];
+        a += a_depth;
+        b += vectors * LANES;
+    }
+    int last = to == p->depth;
+UNROLL
+    for (int r = 0; r < rows; r++) {
+UNROLL
+        for (int v = 0; v < vectors; v++) {
+            ptrdiff_t j = column + v * LANES;
+            ptrdiff_t left = p->columns - j;
+            float *out = p->out + (row + r) * p->out_row + j;
+            vector value = sums[r][v];
+            if (left >= LANES) {
+                if (from > 0)
+                    value += vector_load(out);
+                if (last && p->tanh_bias)
+                    value = vector_tanh(value + vector_load(p->tanh_bias + j));
+                vector_store(out, value);
+            } else {
+                if (from > 0)
+                    value += vector_load_first(out, left);
+                if (last && p->tanh_bias)
+                    value = vector_tanh(value + vector_load_first(p->tanh_bias + j, left));
+                vector_store_first(out, value, left);
+            }
+        }
+    }
+}
+
+#define TILE(rows)                                                                                 \
+    case rows:                                                                                     \
+        if (vectors == 1)                                                                          \
+            tile(p, rows, 1, row, column, from, to);                                               \
+        else                                                                                       \
+            tile(p, rows, 2, row, column, from, to);                                \
+        break;
+
+static void any_tile(const struct product *p, int rows, int vectors, ptrdiff_t row,
+                     ptrdiff_t column, ptrdiff_t from, ptrdiff_t to) {
+    switch (rows) {
+        TILE(1)
+        TILE(2)
+        TILE(3)
+        TILE(4)
+        TILE(5)
+        TILE(6)
+#if SCORE_ROWS > 6
+        TILE(7)
+        TILE(8)
+#endif
+#if SCORE_ROWS > 8
+        TILE(9)
+        TILE(10)
+        TILE(11)
+        TILE(12)
+        TILE(13)
+        TILE(14)
+#endif
+    }
+}
+
+void FASTNPLM_NAME(packed_block)(const struct product *p, ptrdiff_t block) {
+    ptrdiff_t first = block * PACKED_ROWS;
+    ptrdiff_t rows = p->rows - first < PACKED_ROWS ? p->rows - first : PACKED_ROWS;
+    ptrdiff_t tiles = (rows + SCORE_ROWS - 1) / SCORE_ROWS;
+    ptrdiff_t from = 0;
+    do { /* once also for a depth of 0: the product is then 0, not whatever was there */
+        ptrdiff_t to = from + PACKED_DEPTH < p->depth ? from + PACKED_DEPTH : p->depth;
+        for (ptrdiff_t column = 0; column < p->columns; column += PANEL) {
+            ptrdiff_t left = packed_columns(p->columns) - column;
+            int vectors = (int)(left < PANEL ? left : PANEL) / LANES;
+            for (ptrdiff_t t = 0; t < tiles; t++) { /* tiles of nearly equal height */
+                ptrdiff_t row = rows * t / tiles, end = rows * (t + 1) / tiles;
+                any_tile(p, (int)(end - row), vectors, first + row, column, from, to);
+            }
+        }
+        from = to;
+    } while (from < p->depth);
+}

@@ -1,0 +1,51 @@
+/* A matrix product: out(i, j) = sum over k of a(i, k) * b(k, j), b packed beforehand.
+ *
+ * a is read where it lies, one value at a time, so it may be transposed at no cost. b is packed
+ * into panels of two vectors of columns, [panel][k][columns of the panel], the last
+ * columns filled up with zeros. Every element of out is summed over k in ascending order, in blocks
+ * of PACKED_DEPTH: how rows are shared out among threads changes no bit.
+ */
+#ifndef FASTNPLM_PACKED_H
+#define FASTNPLM_PACKED_H
+
+#include "target.h"
+
+#define PANEL (2 * LANES)
+#define PACKED_DEPTH 512
+
+/* Rows of out that are computed together, so that their part of a stays in the cache. */
+#define PACKED_ROWS (8 * SCORE_ROWS)
+
+struct product {
+    ptrdiff_t rows, columns, depth;
+    const float *a;
+    ptrdiff_t a_row, a_depth; /* steps of a along i and along k */
+    const float *packed;
+    float *out;
+    ptrdiff_t out_row;
+    const float *tanh_bias; /* NULL, or: out = tanh(product + tanh_bias[j]) */
+};
+
+/* Columns as they are packed: filled up to whole vectors. */
+INLINE ptrdiff_t packed_columns(ptrdiff_t columns) {
+    return (columns + LANES - 1) / LANES * LANES;
+}
+
+INLINE ptrdiff_t panel_count(ptrdiff_t columns) { return (columns + PANEL - 1) / PANEL; }
+
+INLINE ptrdiff_t row_blocks(ptrdiff_t rows) { return (rows + PACKED_ROWS - 1) / PACKED_ROWS; }
+
+/* Pack one panel: the columns from panel * PANEL on of b, b(k, j) = b[k * b_depth + j] or, with
+ * ids, b[ids[k] * b_depth + j]. packed is the whole product's. */
+void FASTNPLM_NAME(pack_columns)(const float *b, ptrdiff_t b_depth, const int32_t *ids,
+                                 ptrdiff_t depth, ptrdiff_t columns, ptrdiff_t panel,
+                                 float *packed);
+
+/* The same for b(k, j) = b[k + j * b_column]. */
+void FASTNPLM_NAME(pack_transposed)(const float *b, ptrdiff_t b_column, ptrdiff_t depth,
+                                            ptrdiff_t columns, ptrdiff_t panel, float *packed);
+
+/* Compute one block of PACKED_ROWS rows. */
+void FASTNPLM_NAME(packed_block)(const struct product *product, ptrdiff_t block);
+
+#endif
