@@ -19,6 +19,9 @@ import numpy as np
 from ..errors import ArrayError, IdError, SettingsError
 from . import contract
 
+# until they are compiled as well
+from .reference import softmax_forward, softmax_step, softmax_step_scratch, softmax_top_k
+
 NAME = "native"
 
 
@@ -311,7 +314,7 @@ cdef class Arrays:
         self, const char *name, object value, Kind kind, int dimensions,
         Py_ssize_t first=-1, Py_ssize_t second=-1, Py_ssize_t third=-1, bint written=False,
     ) except NULL:
-        """Hold ``value`` if it is what the kernel takes (-1: any size), else say what it is."""
+        """Hold ``value`` if it is what the kernel takes (-1: any), else say what it is."""
         cdef Py_buffer *view = &self.views[self.count]
         cdef bint held = False
         try:
@@ -324,7 +327,7 @@ cdef class Arrays:
             self.written[self.count] = written
             self.count += 1
             if (
-                view.ndim == dimensions
+                (view.ndim == dimensions or dimensions < 0)
                 and is_kind(view, kind)
                 and (dimensions < 1 or first < 0 or view.shape[0] == first)
                 and (dimensions < 2 or second < 0 or view.shape[1] == second)
@@ -334,25 +337,20 @@ cdef class Arrays:
                 and not (written and view.readonly)
             ):
                 return view
-        shape = [None if size < 0 else size for size in (first, second, third)[:dimensions]]
-        refuse(name.decode(), value, kind, tuple(shape), written)
+        if dimensions < 0:
+            refuse(name.decode(), value, kind, None, written)
+        sizes = (first, second, third)[:dimensions]
+        shape = tuple([None if size < 0 else size for size in sizes])
+        refuse(name.decode(), value, kind, shape, written)
 
-    cdef Py_buffer *take_any(
-        self, const char *name, object value, Py_buffer *like, bint written
+    cdef Py_buffer *take_shape(
+        self, const char *name, object value, Kind kind, tuple shape, bint written=False
     ) except NULL:
-        """Hold a float array of any shape, or of the shape of ``like``."""
-        cdef Py_ssize_t first = -1
-        dimensions = like.ndim if like != NULL else np.ndim(value)
-        if dimensions <= 3:
-            if like == NULL:
-                return self.take(name, value, FLOAT, dimensions, -1, -1, -1, written)
-            return self.take(
-                name, value, FLOAT, dimensions,
-                like.shape[0] if dimensions > 0 else -1,
-                like.shape[1] if dimensions > 1 else -1,
-                like.shape[2] if dimensions > 2 else -1, written,
-            )
-        raise ArrayError(f"{name.decode()} has {dimensions} dimensions; expected at most 3")
+        """Hold an array of this shape of any number of dimensions."""
+        cdef Py_buffer *view = self.take(name, value, kind, -1, -1, -1, -1, written)
+        if value.shape != shape:
+            refuse(name.decode(), value, kind, shape, written)
+        return view
 
     cdef int apart(self) except -1:
         """Refuse written arrays that share memory with one another or with an input."""
@@ -423,9 +421,7 @@ cdef uint8_t *scratch_of(Arrays arrays, scratch, size_t needed, str by) except N
     """The workspace, if it is large enough."""
     cdef Py_buffer *view = arrays.take("scratch", scratch, UINT8, 1, -1, -1, -1, True)
     if <size_t> view.len < needed:
-        raise ArrayError(
-            f"scratch has {view.len} bytes, but this call needs {needed}; ask {by} for the number"
-        )
+        raise ArrayError(f"scratch has {view.len} bytes; this call needs {needed} (see {by})")
     return <uint8_t *> view.buf
 
 
@@ -553,17 +549,12 @@ def dense_update(grad, rule, hyper, parameter, slots, threads=1):
     cdef dense_update_t call
     cdef int states
     call.rule = <rule_t> rule_code(rule, hyper, arrays, &call.hyper, &states)
-    cdef Py_buffer *changed = arrays.take_any("parameter", parameter, NULL, True)
+    cdef Py_buffer *changed = arrays.take("parameter", parameter, FLOAT, -1, -1, -1, -1, True)
+    cdef tuple shape = parameter.shape
     call.parameter = <float *> changed.buf
     call.count = changed.len // 4
-    call.grad = <const float *> arrays.take_any("grad", grad, changed, False).buf
-    cdef int dimensions = changed.ndim
-    if dimensions > 2:
-        raise ArrayError(f"parameter has {dimensions} dimensions; expected at most 2")
-    call.slots = <float *> arrays.take(
-        "slots", slots, FLOAT, dimensions + 1, states,
-        changed.shape[0] if dimensions > 0 else -1,
-        changed.shape[1] if dimensions > 1 else -1, True).buf
+    call.grad = <const float *> arrays.take_shape("grad", grad, FLOAT, shape).buf
+    call.slots = <float *> arrays.take_shape("slots", slots, FLOAT, (states, *shape), True).buf
     call.threads = checked_threads(threads)
     arrays.apart()
     with nogil:
@@ -614,13 +605,8 @@ def dropout(mask, scale, values, threads=1):
     cdef const kernels *k = chosen()
     cdef Arrays arrays = Arrays.__new__(Arrays)
     cdef dropout_t call
-    cdef Py_buffer *changed = arrays.take_any("values", values, NULL, True)
-    cdef int dimensions = changed.ndim
-    call.mask = <const uint8_t *> arrays.take(
-        "mask", mask, UINT8, dimensions,
-        changed.shape[0] if dimensions > 0 else -1,
-        changed.shape[1] if dimensions > 1 else -1,
-        changed.shape[2] if dimensions > 2 else -1).buf
+    cdef Py_buffer *changed = arrays.take("values", values, FLOAT, -1, -1, -1, -1, True)
+    call.mask = <const uint8_t *> arrays.take_shape("mask", mask, UINT8, values.shape).buf
     call.values = <float *> changed.buf
     call.count = changed.len // 4
     call.scale = scale
