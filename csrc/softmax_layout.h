@@ -43,12 +43,6 @@ struct softmax_layout {
     size_t thread_bytes;
 };
 
-INLINE size_t place_(size_t *end, ptrdiff_t count, size_t size) {
-    const size_t at = *end;
-    *end += ((size_t)count * size + 63) / 64 * 64;
-    return at;
-}
-
 static inline struct softmax_layout softmax_layout(ptrdiff_t batch, ptrdiff_t hidden_size,
                                                    ptrdiff_t vocabulary, int threads) {
     struct softmax_layout l;
@@ -68,24 +62,24 @@ static inline struct softmax_layout softmax_layout(ptrdiff_t batch, ptrdiff_t hi
     l.kept_tiles = 0;
 
     size_t end = 0;
-    l.scores = place_(&end, TILE_ROWS * PANEL, sizeof(float));
-    l.scale = place_(&end, l.padded_batch, sizeof(float));
-    l.scaled = place_(&end, l.padded_batch * l.padded_columns, sizeof(float));
-    l.tile_grad = place_(&end, TILE_ROWS * l.padded_columns, sizeof(float));
-    l.tile_scores = place_(&end, l.tile_floats, sizeof(float));
+    l.scores = place(&end, TILE_ROWS * PANEL, sizeof(float));
+    l.scale = place(&end, l.padded_batch, sizeof(float));
+    l.scaled = place(&end, l.padded_batch * l.padded_columns, sizeof(float));
+    l.tile_grad = place(&end, TILE_ROWS * l.padded_columns, sizeof(float));
+    l.tile_scores = place(&end, l.tile_floats, sizeof(float));
     l.thread_bytes = end + 64; /* neighbours on another cache line */
 
     end = 0;
-    l.packed = place_(&end, l.padded_batch * hidden_size, sizeof(float));
-    l.gradients = place_(&end, l.groups * l.padded_batch * hidden_size, sizeof(float));
-    l.references = place_(&end, l.tiles * l.padded_batch, sizeof(float));
-    l.sums = place_(&end, l.groups * l.padded_batch, sizeof(double));
-    l.last = place_(&end, l.groups * l.padded_batch, sizeof(float));
-    l.normalizer = place_(&end, l.padded_batch, sizeof(double));
-    l.target = place_(&end, l.padded_batch, sizeof(float));
-    l.order = place_(&end, l.padded_batch, sizeof(int32_t));
-    l.starts = place_(&end, l.tiles + 1, sizeof(int32_t));
-    l.threads = place_(&end, threads, l.thread_bytes);
+    l.packed = place(&end, l.padded_batch * hidden_size, sizeof(float));
+    l.gradients = place(&end, l.groups * l.padded_batch * hidden_size, sizeof(float));
+    l.references = place(&end, l.tiles * l.padded_batch, sizeof(float));
+    l.sums = place(&end, l.groups * l.padded_batch, sizeof(double));
+    l.last = place(&end, l.groups * l.padded_batch, sizeof(float));
+    l.normalizer = place(&end, l.padded_batch, sizeof(double));
+    l.target = place(&end, l.padded_batch, sizeof(float));
+    l.order = place(&end, l.padded_batch, sizeof(int32_t));
+    l.starts = place(&end, l.tiles + 1, sizeof(int32_t));
+    l.threads = place(&end, threads, l.thread_bytes);
     l.kept = end;
     return l;
 }

@@ -45,7 +45,8 @@ static void forward_tile(const struct softmax_step *step, const struct softmax_l
 
     vector highest[2] = {reference[0] + REFERENCE_SLACK, reference[1] + REFERENCE_SLACK};
     const vector limit[2] = {highest[0], highest[1]};
-    score_tile(rows, H, weight, step->output_bias + first, packed, scores, highest);
+    score_tile(rows, H, weight, step->output_bias + first, (float)LOG2_E, packed, scores,
+               highest);
 
     const ptrdiff_t lanes = step->batch - panel * PANEL < PANEL ? step->batch - panel * PANEL : PANEL;
     for (ptrdiff_t lane = 0; lane < lanes; lane++) {
@@ -204,7 +205,7 @@ void FASTNPLM_NAME(softmax_step)(const struct softmax_step *step) {
 #pragma omp for schedule(static)
 #endif
         for (ptrdiff_t panel = 0; panel < l.panels; panel++)
-            pack_panel(step->hidden, step->weights, B, H, panel * PANEL,
+            pack_panel(step->hidden, step->weights, B, H, panel * PANEL, (float)LOG2_E,
                        (float *)(scratch + l.packed) + panel * PANEL * H);
 
         /* pieces in the order group, panel; each thread an equal run of them */

@@ -92,7 +92,7 @@ static void compute_again(struct tile_update *u, ptrdiff_t tile, ptrdiff_t rows,
         const vector reference[2] = {vector_load(references + panel * PANEL),
                                      vector_load(references + panel * PANEL + LANES)};
         score_tile(rows, H, step->output_weight + first * H, step->output_bias + first,
-                   packed + panel * PANEL * H, u->scores, highest);
+                   (float)LOG2_E, packed + panel * PANEL * H, u->scores, highest);
         exponentials(rows, reference, u->scores, u->tile_again + panel * BLOCK_FLOATS,
                      u->l->panels * BLOCK_FLOATS, sums);
     }

@@ -98,20 +98,10 @@ INLINE vector vector_select(int_vector mask, vector yes, vector no) {
 }
 
 /* a > b ? a : b in each lane, so b where either is NaN: put the value whose NaN must live second. */
-INLINE vector vector_max(vector a, vector b) {
-    vector r;
-    for (int lane = 0; lane < LANES; lane++)
-        r[lane] = a[lane] > b[lane] ? a[lane] : b[lane];
-    return r;
-}
+INLINE vector vector_max(vector a, vector b) { return vector_select(a > b, a, b); }
 
 /* a < b ? a : b in each lane, so b where either is NaN. */
-INLINE vector vector_min(vector a, vector b) {
-    vector r;
-    for (int lane = 0; lane < LANES; lane++)
-        r[lane] = a[lane] < b[lane] ? a[lane] : b[lane];
-    return r;
-}
+INLINE vector vector_min(vector a, vector b) { return vector_select(a < b, a, b); }
 
 INLINE vector vector_sqrt(vector a) {
     vector r;
