@@ -127,9 +127,10 @@ class Scorer:
             contexts.reshape(-1), network.embedding, inputs.reshape(-1, network.dim),
             threads=self.threads,
         )  # fmt: skip
-        self.kernels.layer_forward(
-            inputs, network.hidden_weight, network.hidden_bias, hidden, threads=self.threads
-        )
+        if network.hidden:
+            self.kernels.layer_forward(
+                inputs, network.hidden_weight, network.hidden_bias, hidden, threads=self.threads
+            )
         features = hidden
         for name in network.upper_layers():
             weight, bias = (network.parameters[f"{name}_{part}"] for part in ("weight", "bias"))

@@ -98,7 +98,9 @@ class Layer:
 
 
 def stack(network, batch_size, kernels, threads, share):
-    """The layers of a network, lowest first."""
+    """The layers of a network, lowest first; none if it has direct connections alone."""
+    if not network.hidden:
+        return []
     layers = [Layer(network, "hidden", batch_size, kernels, threads, share=share)]
     if network.layers == 2:
         layers.append(

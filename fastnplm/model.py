@@ -69,7 +69,7 @@ class Network:
     vocabulary : Vocabulary
     context : N, how many words before the predicted one are read, at least 1
     dim : M, width of an embedding row
-    hidden : H, units of the tanh layer
+    hidden : H, units of the tanh layer; 0, for direct connections alone, leaves it out
     direct : bool, adds the direct connections from the embeddings to the scores
     layers : 1, or 2 for a second tanh layer with a residual connection (``layers.py``)
     tied : bool, the embedding is the output weight too (Press and Wolf 2017); where M differs
@@ -97,9 +97,12 @@ class Network:
         output_bias="unigram",
         seed=0,
     ):
+        least = {"context": 1, "dim": 1, "hidden": 0 if direct and layers == 1 else 1}
         for name, value in (("context", context), ("dim", dim), ("hidden", hidden)):
-            if isinstance(value, bool) or int(value) != value or value < 1:
-                raise SettingsError(f"{name} is {value!r}; expected a whole number of at least 1")
+            if isinstance(value, bool) or int(value) != value or value < least[name]:
+                raise SettingsError(
+                    f"{name} is {value!r}; expected a whole number of at least {least[name]}"
+                )
         if seed is not None and (isinstance(seed, bool) or int(seed) != seed or seed < 0):
             raise SettingsError(f"seed is {seed!r}; expected a whole number of at least 0, or None")
         if layers not in (1, 2):
@@ -117,7 +120,8 @@ class Network:
         self.loss = losses.Softmax()
         size, inputs = len(vocabulary), self.context * self.dim
         self._parameters = {"embedding": self._zeros(size, self.dim)}
-        self._add_layer("hidden", self.hidden, inputs)
+        if self.hidden:
+            self._add_layer("hidden", self.hidden, inputs)
         if self.layers == 2:
             self._add_layer("second", self.hidden, self.hidden)
         if self.tied and self.dim != self.hidden:
@@ -128,7 +132,8 @@ class Network:
             self.output = self._parameters["embedding"]
         else:
             self.output = self._zeros(size, self.features)
-            self._parameters["output_weight"] = self.output[:, : self.hidden]
+            if self.hidden:
+                self._parameters["output_weight"] = self.output[:, : self.hidden]
         self._parameters["output_bias"] = self._zeros(size)
         if self.direct:
             self._parameters["direct_weight"] = self.output[:, self.hidden :]
@@ -147,7 +152,8 @@ class Network:
     def _initialise(self, seed):
         ranges = {
             "embedding": EMBEDDING_RANGE,
-            "output_weight": 1 / self.hidden,  # small: the first predictions are the unigram's
+            "output_weight": 1
+            / max(self.hidden, 1),  # small: the first predictions are the unigram's
             "direct_weight": 1 / (self.context * self.dim),
         }
         for name in ("hidden_weight", "second_weight", "projection_weight"):
@@ -234,9 +240,13 @@ class Network:
         inputs = np.empty((batch, self.context * self.dim), dtype=self.dtype)
         rows = inputs.reshape(batch * self.context, self.dim)
         kernel.gather_rows(contexts.reshape(-1), self.embedding, rows)
-        preactivation = inputs @ self.hidden_weight.T
+        preactivation = np.zeros((batch, 0), dtype=self.dtype)
+        if self.hidden:
+            preactivation = inputs @ self.hidden_weight.T
         hidden = preactivation.copy()
-        kernel.bias_tanh(self.hidden_bias, hidden)
+        if self.hidden:
+            kernel.bias_tanh(self.hidden_bias, hidden)
+            preactivation += self.hidden_bias
         features, upper = hidden, []
         for name in self.upper_layers():
             tanh = features @ self._parameters[f"{name}_weight"].T
@@ -246,7 +256,6 @@ class Network:
         if self.direct:
             features = np.concatenate([features, inputs], axis=1)
         scores = features @ self.output.T + self.output_bias
-        preactivation += self.hidden_bias
         return Activations(contexts, inputs, preactivation, hidden, upper, features, scores)
 
     def backward(self, activations, targets, weights=None, kernels="auto"):
@@ -275,9 +284,11 @@ class Network:
             grad_hidden = self._layer_backward(kernel, name, below, tanh, grad_hidden, grads)
             grad_hidden = grad_hidden + passed_by
         inputs, hidden = activations.inputs, activations.hidden
-        after_tanh = grad_hidden.copy()
-        grad_inputs = self._layer_backward(kernel, "hidden", inputs, hidden, after_tanh, grads)
-        grad_inputs = grad_inputs + grad_direct
+        grad_inputs = np.zeros_like(inputs) + grad_direct
+        if self.hidden:
+            grad_inputs += self._layer_backward(
+                kernel, "hidden", inputs, hidden, grad_hidden, grads
+            )
         ids, which = np.unique(activations.contexts, return_inverse=True)
         rows = np.zeros((len(ids), self.dim), dtype=self.dtype)
         np.add.at(rows, which.reshape(-1), grad_inputs.reshape(-1, self.dim))
@@ -285,7 +296,8 @@ class Network:
             grad_output[ids] += rows
             ids, rows = np.arange(len(grad_output)), grad_output
         else:
-            grads["output_weight"] = grad_output[:, : self.hidden]
+            if self.hidden:
+                grads["output_weight"] = grad_output[:, : self.hidden]
             if self.direct:
                 grads["direct_weight"] = grad_output[:, self.hidden :]
         return Gradients(found, ids, rows, grads, grad_hidden, grad_inputs)

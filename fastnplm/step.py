@@ -1,5 +1,7 @@
 """One training step: gather, hidden layer, output layer, backward, updates; buffers reused."""
 
+import itertools
+
 import numpy as np
 
 from . import loss as losses
@@ -88,7 +90,7 @@ class Step:
         return {name: optimizers.LazyDecay(rows) for name in names}
 
     def _allocate(self, batch_size):
-        network, first, last = self.network, self._layers[0], self._layers[-1]
+        network = self.network
         dtype, width = network.dtype, network.context * network.dim
         self._losses = np.empty(batch_size)
         self._weights = np.empty(batch_size, dtype)
@@ -101,7 +103,7 @@ class Step:
         else:
             self._scratch = losses.floating_scratch(
                 self.kernels.words_scratch(
-                    batch_size, network.context, network.dim, len(first.weight),
+                    batch_size, network.context, network.dim, network.hidden,
                     threads=self.threads,
                 )
             )  # fmt: skip
@@ -109,7 +111,8 @@ class Step:
             self._features = np.empty((batch_size, network.features), dtype)
             self._grad_features = np.empty((batch_size, network.features), dtype)
         else:
-            self._features, self._grad_features = last.outputs, last.grad
+            self._features = self._layers[-1].outputs
+            self._grad_features = self._layers[-1].grad
         if network.tied:
             self._tied_grad = np.zeros((1, *network.embedding.shape), dtype)
             self._bias_grad = np.zeros((1, len(network.output_bias)), dtype)
@@ -176,26 +179,26 @@ class Step:
 
     def _forward(self, contexts, batch):
         network, kernels, threads = self.network, self.kernels, self.threads
-        first = self._layers[0]
+        layers = self._layers
         if self._forms_inputs:
             inputs = self._inputs[:batch]
             rows = inputs.reshape(-1, network.dim)
             kernels.gather_rows(contexts.reshape(-1), network.embedding, rows, threads=threads)
             self._input_mask.draw(self.generator, inputs.shape)
             self._input_mask.apply(kernels, inputs, threads)
-            first.forward(inputs, self.generator)
+            if layers:
+                layers[0].forward(inputs, self.generator)
         else:
             kernels.words_forward(
-                contexts, network.embedding, first.weight, first.bias, self._scratch,
-                first.tanh[:batch], threads=threads,
+                contexts, network.embedding, layers[0].weight, layers[0].bias, self._scratch,
+                layers[0].tanh[:batch], threads=threads,
             )  # fmt: skip
-            first.finish_forward(None, batch, self.generator)
-        below = first
-        for layer in self._layers[1:]:
+            layers[0].finish_forward(None, batch, self.generator)
+        for below, layer in itertools.pairwise(layers):
             layer.forward(below.outputs[:batch], self.generator)
-            below = layer
         if network.direct:
-            self._features[:batch, : network.hidden] = below.outputs[:batch]
+            if layers:
+                self._features[:batch, : network.hidden] = layers[-1].outputs[:batch]
             self._features[:batch, network.hidden :] = self._inputs[:batch]
 
     def _output_step(self, targets, share, hyper, batch):
@@ -251,12 +254,13 @@ class Step:
     def _backward(self, contexts, hyper, batch):
         network, kernels, threads = self.network, self.kernels, self.threads
         rule, slots = self.optimizer.rule, self.state.slots
-        first, last = self._layers[0], self._layers[-1]
-        if network.direct:
-            last.grad[:batch] = self._grad_features[:batch, : network.hidden]
-        for layer, below in zip(self._layers[:0:-1], self._layers[-2::-1], strict=True):
+        layers = self._layers
+        if network.direct and layers:
+            layers[-1].grad[:batch] = self._grad_features[:batch, : network.hidden]
+        for layer, below in zip(layers[:0:-1], layers[-2::-1], strict=True):
             layer.backward(below.outputs[:batch], below.grad[:batch])
         if not self._forms_inputs:
+            first = layers[0]
             kernels.words_backward(
                 contexts, first.tanh[:batch], first.weight, rule, hyper, self._scratch,
                 first.start_backward(batch), first.grad_weight, first.grad_bias,
@@ -264,7 +268,10 @@ class Step:
             )  # fmt: skip
             return
         grad_inputs = self._grad_inputs[:batch]
-        first.backward(self._inputs[:batch], grad_inputs)
+        if layers:
+            layers[0].backward(self._inputs[:batch], grad_inputs)
+        else:
+            grad_inputs[:] = 0
         if network.direct:
             grad_inputs += self._grad_features[:batch, network.hidden :]
         self._input_mask.apply(kernels, grad_inputs, threads)

@@ -150,17 +150,19 @@ def check_output(folder, overwrite=False, resume=False):
 
 def _check_sizes(config, vocabulary_size, path, asked):
     """Refuse sizes that make no sense or no such file could hold, before anything is allocated."""
-    sizes = {name: config.get(name) for name in ("context", "dim", "hidden")}
+    least = {"context": 1, "dim": 1, "hidden": 0}
+    sizes = {name: config.get(name) for name in least}
     for name, value in sizes.items():
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 1 << 31:
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if not whole or not least[name] <= value < 1 << 31:
             raise ModelError(f"{asked}/config.json: {name} is {value!r}; expected a whole number")
     for name in ("direct", "tied"):
         if not isinstance(config.get(name, False), bool):
             raise ModelError(f"{asked}/config.json: {name} is {config.get(name)!r}")
     if config.get("dtype") not in ("float32", "float64"):
         raise ModelError(f"{asked}/config.json: dtype is {config.get('dtype')!r}")
-    least = vocabulary_size * sizes["dim"] + sizes["hidden"] * sizes["context"] * sizes["dim"]
+    floats = vocabulary_size * sizes["dim"] + sizes["hidden"] * sizes["context"] * sizes["dim"]
     if not config.get("tied"):
-        least += vocabulary_size * sizes["hidden"]
-    if least * np.dtype(config["dtype"]).itemsize > path.stat().st_size:
+        floats += vocabulary_size * sizes["hidden"]
+    if floats * np.dtype(config["dtype"]).itemsize > path.stat().st_size:
         raise ModelError(f"{path} is smaller than the model that config.json describes")

@@ -23,6 +23,7 @@ LOSSES = [
 SHAPES = {
     "plain": {},
     "direct": {"direct": True},
+    "direct alone": {"direct": True, "hidden": 0},
     "second layer": {"layers": 2},
     "direct, second layer": {"direct": True, "layers": 2},
     "tied": {"tied": True},

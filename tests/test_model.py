@@ -12,6 +12,7 @@ WORDS = ["<unk>", "<s>", "</s>", "a", "b", "c", "d"]
 SHAPES = [
     {},
     {"direct": True},
+    {"direct": True, "hidden": 0},
     {"layers": 2},
     {"direct": True, "layers": 2},
     {"tied": True},
