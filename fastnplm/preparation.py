@@ -43,7 +43,12 @@ def folder_in_the_making(out: Path | None, overwrite: bool) -> Iterator[Path]:
         corpus) or its parent cannot be written to.
     """
     if out is None:
-        yield Path(tempfile.mkdtemp(prefix="fastnplm-corpus-"))
+        making = Path(tempfile.mkdtemp(prefix="fastnplm-corpus-"))
+        try:
+            yield making
+        except BaseException:
+            shutil.rmtree(making, ignore_errors=True)
+            raise
         return
     if out.exists() or out.is_symlink():
         if not overwrite:
