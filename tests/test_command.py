@@ -1,6 +1,8 @@
 """The command: what its words print, how they fail, and the exit codes."""
 
+import dataclasses
 import errno
+import inspect
 import json
 import os
 import shutil
@@ -10,12 +12,14 @@ import sys
 import time
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import fastnplm
 from fastnplm.command import commands, one_line
+from fastnplm.command.train import SIZES
 
 TEXT = "我 今天 想 喝 茶\nthe cat sat on the mat\nthe dog sat\n" * 40
 SMALL = ["--dim", "4", "--hidden", "8", "--context", "2", "--min-count", "1"]
@@ -97,6 +101,18 @@ def test_train_has_every_option_of_the_design():
         "buffer_mib", "threads", "seed", "kernels", "precision", "checkpoint_every", "resume",
         "valid", "out", "overwrite", "quiet",
     }  # fmt: skip
+
+
+def test_train_has_every_setting_of_the_library_with_its_default():
+    train = commands.commands["train"]
+    context = click.Context(train)
+    options = {parameter.name: parameter.get_default(context) for parameter in train.params}
+    for field in dataclasses.fields(fastnplm.Settings):
+        assert options[field.name] == field.default or field.name == "out", field.name
+    model = inspect.signature(fastnplm.NPLM).parameters
+    for name, default in SIZES.items():
+        assert default == model[name].default
+    assert set(model) - set(options) == {"vocabulary", "dtype", "output_bias"}
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ from .options import (
 )
 from .output import remark, show_json
 
-SIZES = {"context": 4, "dim": 100, "hidden": 200}
+SIZES = {"context": 4, "dim": 100, "hidden": 200, "layers": 1}
+FORMS = ("direct", "tied")
 
 _size = options(
     click.option(
@@ -27,6 +28,8 @@ _size = options(
     click.option("--dim", type=COUNT, help="Width of a word's vector.  [default: 100]"),
     click.option("--hidden", type=COUNT, help="Units of the tanh layer.  [default: 200]"),
     click.option("--direct", is_flag=True, help="Connect the vectors to the scores directly too."),
+    click.option("--layers", type=click.IntRange(1, 2), help="Hidden layers.  [default: 1]"),
+    click.option("--tied", is_flag=True, help="The scores use the words' vectors too."),
     click.option("--init", type=FOLDER, help="Start from this model, with its words and sizes."),
 )
 _loss = options(
@@ -65,6 +68,8 @@ _descent = options(
     click.option("--patience", type=COUNT, help="Stop after so many epochs without improvement."),
     click.option("--dropout", type=SHARE, default=0.0, help="Share of hidden units dropped."),
     click.option("--input-dropout", type=SHARE, default=0.0, help="Share of vectors' elements."),
+    click.option("--word-dropout", type=SHARE, default=0.0, help="Share of words read as <unk>."),
+    click.option("--clip", type=click.FloatRange(min=0), help="Largest norm of a gradient."),
     click.option("--weight-decay", type=click.FloatRange(min=0), help="Decoupled; of weights."),
 )
 _run = options(
@@ -146,6 +151,7 @@ def train(text, out, valid, init, as_json, quiet, **choices):
 def _settings(choices):
     """The arguments of ``training.train`` that options give: names become objects."""
     from ..loss import resolve
+    from ..plan import Settings
     from ..schedule import Schedule
 
     loss = resolve(choices["loss"], choices["negatives"])
@@ -156,12 +162,11 @@ def _settings(choices):
     schedule = Schedule(
         choices["schedule"], warmup=choices["warmup"] or 0.0, floor=choices["floor"] or 0.0
     )
-    names = (
-        "optimizer", "lr", "batch_size", "epochs", "dropout", "input_dropout", "weight_decay",
-        "patience", "overwrite", "resume", "checkpoint_every", "seed", "threads", "kernels",
-        "precision", "buffer_mib",
-    )  # fmt: skip
-    return {name: choices[name] for name in names} | {"loss": loss, "schedule": schedule}
+    names = {field.name for field in dataclasses.fields(Settings)} & set(choices)
+    return {name: choices[name] for name in names - {"negatives"}} | {
+        "loss": loss,
+        "schedule": schedule,
+    }
 
 
 def _initial(init, choices):
@@ -178,8 +183,9 @@ def _initial(init, choices):
                 f"--{name} is {choices[name]}, but {init} has {name} {getattr(model, name)};"
                 " leave it out"
             )
-    if choices["direct"] and not model.direct:
-        raise SettingsError(f"{init} has no direct connections; leave --direct out")
+    for name in FORMS:
+        if choices[name] and not getattr(model, name):
+            raise SettingsError(f"{init} was not made with --{name}; leave it out")
     return model
 
 
@@ -187,7 +193,8 @@ def _fresh(vocabulary, choices):
     from ..nplm import NPLM
 
     sizes = {name: choices[name] or default for name, default in SIZES.items()}
-    return NPLM(vocabulary, **sizes, direct=choices["direct"], seed=choices["seed"])
+    forms = {name: choices[name] for name in FORMS}
+    return NPLM(vocabulary, **sizes, **forms, seed=choices["seed"])
 
 
 def _report(history, out, as_json, quiet):
