@@ -12,7 +12,6 @@ import sys
 import time
 from pathlib import Path
 
-import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -105,8 +104,7 @@ def test_train_has_every_option_of_the_design():
 
 def test_train_has_every_setting_of_the_library_with_its_default():
     train = commands.commands["train"]
-    context = click.Context(train)
-    options = {parameter.name: parameter.get_default(context) for parameter in train.params}
+    options = train.make_context("train", ["corpus.txt", "-o", "model"]).params
     for field in dataclasses.fields(fastnplm.Settings):
         assert options[field.name] == field.default or field.name == "out", field.name
     model = inspect.signature(fastnplm.NPLM).parameters
