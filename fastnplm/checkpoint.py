@@ -5,9 +5,11 @@ A checkpoint is a folder ``OUT/checkpoints/UPDATES`` with ``parameters.safetenso
 """
 
 import json
+import math
 import re
-import shutil
 from pathlib import Path
+
+import numpy as np
 
 from . import folder as folders
 from . import storage
@@ -17,7 +19,17 @@ FORMAT = 1
 KEPT = 2
 _NAME = re.compile(r"\d{12}")
 _EVERY = re.compile(r"(\d+(?:\.\d+)?)([smh])")
+_FILES = ("optimizer.safetensors", "parameters.safetensors", "state.json")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+_NUMBER = (int, float)
+_STATE = {
+    "settings": dict, "epoch": int, "batch": int, "updates": int, "loss_sum": _NUMBER,
+    "tokens": int, "seconds": _NUMBER, "best": (int, float, type(None)),
+    "best_epoch": (int, type(None)), "waited": int, "halvings": int, "random": dict,
+    "decay": dict, "history": list,
+}  # fmt: skip
 
 
 def every(value):
@@ -41,13 +53,14 @@ def save(out, step, state):
     step.network.require_finite("and no checkpoint is saved")
     place = Path(out) / "checkpoints" / f"{step.state.updates:012d}"
     place.parent.mkdir(parents=True, exist_ok=True)
+    folders.sweep(place.parent)
     with folders.new_folder(place, overwrite=True) as fresh:
         storage.write_tensors(fresh / "parameters.safetensors", step.network.parameters)
         storage.write_tensors(fresh / "optimizer.safetensors", step.arrays())
         written = {"format": FORMAT, **state}
         (fresh / "state.json").write_text(json.dumps(written, indent=1, sort_keys=True) + "\n")
     for old in _found(out)[KEPT:]:
-        shutil.rmtree(old, ignore_errors=True)
+        folders.discard(old, old.name)
 
 
 def load(out, step, settings):
@@ -60,7 +73,7 @@ def load(out, step, settings):
     troubles = []
     for place in found:
         try:
-            folders.check_folder(place)
+            folders.check_folder(place, _FILES)
             state = folders.read_json(place / "state.json")
         except Error as error:
             troubles.append(str(error))
@@ -68,12 +81,9 @@ def load(out, step, settings):
         if state.get("format") != FORMAT:
             raise CheckpointError(f"{place} has format {state.get('format')!r}, not {FORMAT}")
         _require_same(place, state.get("settings"), settings)
+        _check_state(place / "state.json", state, step)
         storage.read_parameters(place / "parameters.safetensors", step.network)
-        arrays = step.arrays()
-        shapes = {name: value.shape for name, value in arrays.items()}
-        dtypes = {name: value.dtype for name, value in arrays.items()}
-        for name, value in storage.read_tensors(place / "optimizer.safetensors", shapes, dtypes):
-            arrays[name][...] = value
+        storage.read_tensors(place / "optimizer.safetensors", step.arrays())
         return state
     if troubles:
         raise CheckpointError("no checkpoint is whole: " + "; ".join(troubles))
@@ -88,7 +98,9 @@ def newest(out):
 
 def clear(out):
     """Remove all checkpoints of ``out``."""
-    shutil.rmtree(Path(out) / "checkpoints", ignore_errors=True)
+    place = Path(out) / "checkpoints"
+    if place.is_dir():
+        folders.discard(place, place.name)
 
 
 def _require_same(place, saved, settings):
@@ -102,11 +114,42 @@ def _require_same(place, saved, settings):
             )
 
 
+def _check_state(path, state, step):
+    """Refuse a state that no run can have written; ``random`` becomes a generator."""
+    for name, kinds in _STATE.items():
+        value = state.get(name)
+        least = -math.inf if name == "loss_sum" else 0
+        if (
+            not isinstance(value, kinds)
+            or isinstance(value, bool)
+            or (isinstance(value, int | float) and not (math.isfinite(value) and value >= least))
+        ):
+            raise CheckpointError(f"{path}: {name} is {value!r}; it is damaged")
+    epochs, best = state["epoch"], state["best_epoch"]
+    history, decay = state["history"], state["decay"]
+    if len(history) != epochs or not all(isinstance(record, dict) for record in history):
+        raise CheckpointError(f"{path}: its history is not that of {epochs} epochs; it is damaged")
+    if best is not None and not 1 <= best <= epochs:
+        raise CheckpointError(f"{path}: best_epoch is {best} of {epochs}; it is damaged")
+    if set(decay) != set(step.decay_totals()) or not all(
+        isinstance(total, float | int) and math.isfinite(total) for total in decay.values()
+    ):
+        raise CheckpointError(f"{path}: its decay is not this optimiser's; it is damaged")
+    try:
+        generator = np.random.default_rng()
+        generator.bit_generator.state = state["random"]
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise CheckpointError(f"{path}: its random state is none ({error})") from None
+    state["random"] = generator
+
+
 def _found(out):
     """The checkpoint folders, newest first."""
     place = Path(out) / "checkpoints"
     if not place.is_dir():
         return []
+    for previous in place.glob(".*.previous"):  # the same checkpoint was being written once more
+        folders.recover(place / previous.name.removeprefix(".").removesuffix(".previous"))
     return sorted(
         (p for p in place.iterdir() if _NAME.fullmatch(p.name) and p.is_dir()), reverse=True
     )

@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from contextlib import contextmanager
 
 
 class Terminated(KeyboardInterrupt):
@@ -23,6 +24,7 @@ class Interrupts:
 
     def __enter__(self):
         self._caught = None
+        self._at_once = False
         self._before = {}
         if threading.current_thread() is threading.main_thread():
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -36,9 +38,19 @@ class Interrupts:
             signal.signal(number, handler)
 
     def _note(self, number, frame):
-        if self._caught is not None:
+        if self._caught is not None or self._at_once:
             raise self._error(number)
         self._caught = number
+
+    @contextmanager
+    def at_once(self):
+        """While entered, a signal raises where it arrives: for long work that changes nothing."""
+        self._at_once = True
+        try:
+            self.check()
+            yield
+        finally:
+            self._at_once = False
 
     def check(self):
         """Raise KeyboardInterrupt (or Terminated) if a signal came since the last check."""

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from . import checkpoint, storage
+from . import checkpoint, storage, word2vec
 from . import kernels as kernel_modules
 from . import loss as losses
 from . import optimizer as optimizers
@@ -31,6 +31,7 @@ class Settings:
     threads : None means the processors this process may use; never changes a bit of the result
     kernels : "auto", "native", "numba" or "reference"
     precision : "float32" or "bf16"; buffer_mib : room for the B x V scores of a step
+    init_vectors : word2vec file whose vectors the embedding begins with, where it has the words
     quiet : show nothing
     """
 
@@ -56,14 +57,15 @@ class Settings:
     kernels: str = "auto"
     precision: str = "float32"
     buffer_mib: float = 256
+    init_vectors: str | None = None
     quiet: bool = False
 
-    def checked(self, valid=None):
+    def checked(self, valid=None, dim=None):
         """These settings with objects for names, or SettingsError before any work.
 
         Refused: a setting outside its range, settings that contradict each other (``valid`` is
         None without validation text), kernels that are not there, an output that cannot be
-        written.
+        written, vectors that cannot be read or are not ``dim`` wide (None: there is no model yet).
         """
         whole = {"epochs": 1, "seed": 0} | ({} if self.patience is None else {"patience": 1})
         for name, least in whole.items():
@@ -93,6 +95,13 @@ class Settings:
         kernel_modules.load(options.pop("kernels"))
         del options["threads"]
         step_settings(self.batch_size, **options)
+        if self.init_vectors is not None:
+            width = word2vec.width(self.init_vectors)
+            if dim not in (None, width):
+                raise SettingsError(
+                    f"{self.init_vectors} has vectors of {width} values, but the model's dim is"
+                    f" {dim}; pass dim={width}"
+                )
         if self.out is not None:
             storage.check_output(self.out, overwrite=self.overwrite, resume=self.resume)
         return checked
@@ -106,7 +115,7 @@ class Settings:
     def identity(self):
         """What decides the course of a run, as JSON values: a resumed run must have the same."""
         names = ("batch_size", "dropout", "input_dropout", "word_dropout", "clip", "precision",
-                 "seed")  # fmt: skip
+                 "buffer_mib", "patience", "seed")  # fmt: skip
         return {name: getattr(self, name) for name in names} | {
             "optimizer": dataclasses.asdict(self.optimizer),
             "schedule": dataclasses.asdict(self.schedule),

@@ -3,18 +3,19 @@
 import dataclasses
 import json
 import math
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 
-from . import checkpoint, evaluation, storage
+from . import checkpoint, evaluation, storage, word2vec
 from . import folder as folders
 from . import loss as losses
 from .batches import Epoch
 from .corpus import Corpus, require_same_vocabulary
-from .errors import CorpusError, DivergenceError, ModelError
+from .errors import CheckpointError, CorpusError, DivergenceError, ModelError
 from .interrupts import Interrupts
 from .plan import Settings
 from .progress import Progress
@@ -51,18 +52,20 @@ def train(model, corpus, valid=None, **settings):
 
     Raises
     ------
-    SettingsError, CorpusError, CheckpointError
+    SettingsError, CorpusError, CheckpointError, VectorsError
         Before any work, for what cannot go well.
     DivergenceError
         When the loss is not finite; files on disk then hold the last good model.
     KeyboardInterrupt
         On Ctrl-C, between two batches; with checkpoints on, one is saved first.
     """
-    plan = Settings(**settings).checked(valid)
+    plan = Settings(**settings).checked(valid, model.dim)
     with _Opened(corpus, model, "corpus") as corpus, _Opened(valid, model, "valid") as valid:
         if len(corpus.tokens) == 0:
             raise CorpusError("the corpus has no tokens to train on")
         model.adopt(plan.loss)
+        if plan.init_vectors is not None:
+            _begin_with(plan.init_vectors, model, plan.quiet)
         size = min(plan.batch_size, len(corpus.tokens))
         step = Step(model, plan.optimizer, size, **plan.step())
         with tempfile.TemporaryDirectory(prefix="fastnplm-") as temporary:
@@ -90,11 +93,13 @@ class _Run:
             "vocabulary": step.network.vocabulary.fingerprint,
             "model": step.network.config(),
             "kernels": step.kernels.NAME,
+            "valid": valid.header.tokens_checksum if valid is not None else None,
         }
         self.history = History()
         self.epoch, self.batch = 0, 0  # epochs finished; batches of the present one
         self.loss_sum, self.tokens, self.seconds = 0.0, 0, 0.0  # of the present epoch
         self.best, self.waited, self.halvings = math.inf, 0, 0
+        self.whole = True  # whether the model stands between two batches, so that it may be saved
         self.batches = -(-len(corpus.tokens) // plan.batch_size)
         self.saved_at = time.monotonic()
 
@@ -107,19 +112,25 @@ class _Run:
         try:
             with Interrupts() as interrupts:
                 while self.epoch < self.epochs and not self._out_of_patience():
+                    interrupts.check()
                     self._one_epoch(interrupts)
+                if self.history.best_epoch not in (None, self.epoch):
+                    self._read_best()
+                self.whole = False  # there is nothing left to save
+                interrupts.check()  # a signal is never lost, not even a late one
         except KeyboardInterrupt:
-            if self.every_batches or self.every_seconds:
-                self._checkpoint()
-            self.step.finish()  # after the checkpoint, which keeps the lazy state as it is
+            if self.whole:
+                if self.every_batches or self.every_seconds:
+                    self._checkpoint()
+                self.step.finish()  # after the checkpoint, which keeps the lazy state as it is
             raise
         finally:
             self.progress.close()
-        best = self.history.best_epoch
-        if best is not None and best != self.epoch:
-            path = folders.find_folder(self.best_folder) / "parameters.safetensors"
-            storage.read_parameters(path, network)
         return self.history
+
+    def _read_best(self):
+        folder = folders.find_folder(self.best_folder)
+        storage.read_parameters(folder / "parameters.safetensors", self.step.network)
 
     def _out_of_patience(self):
         return self.plan.patience is not None and self.waited >= self.plan.patience
@@ -129,7 +140,6 @@ class _Run:
         tokens, size = corpus.tokens, self.plan.batch_size
         if self.batch == 0:
             step.generator = np.random.default_rng([self.plan.seed, self.epoch])
-        total = self.epochs * self.batches
         targets = np.empty(min(size, len(tokens)), np.int32)
         contexts = np.empty((len(targets), step.network.context), np.int32)
         began = time.perf_counter()
@@ -141,28 +151,36 @@ class _Run:
                 tokens, positions, vocabulary.start_id, vocabulary.end_id,
                 contexts[:count], targets[:count],
             )  # fmt: skip
-            factor = self.schedule.factor(step.state.updates + 1, total) * 0.5**self.halvings
+            self.whole = False
+            factor = self._factor(step.state.updates + 1)
             loss = step(contexts[:count], targets[:count], factor=factor)
             if not math.isfinite(loss):
                 self._diverged(f"the {step.network.loss.label} is {loss}", factor)
             self.loss_sum += loss * count
             self.tokens += count
             self.batch += 1
+            self.whole = True
             now = time.perf_counter()
             self.seconds += now - began
             self.progress.advance(count, now - began, self.loss_sum / self.tokens)
             self._maybe_checkpoint()
             interrupts.check()
             began = time.perf_counter()
-        self._end_epoch(factor)
+        self._end_epoch(interrupts)
 
-    def _end_epoch(self, factor):
+    def _factor(self, update):
+        total = self.epochs * self.batches
+        return self.schedule.factor(update, total) * 0.5**self.halvings
+
+    def _end_epoch(self, interrupts):
         step, network = self.step, self.step.network
+        factor = self._factor(step.state.updates)
+        self.whole = False
         step.finish()
+        self.whole = True
         mean = self.loss_sum / self.tokens
-        self.epoch += 1
         record = {
-            "epoch": self.epoch,
+            "epoch": self.epoch + 1,
             "updates": step.state.updates,
             "tokens": self.tokens,
             "loss": network.loss.name,
@@ -174,15 +192,19 @@ class _Run:
         seconds, began = self.seconds, time.perf_counter()
         if self.valid is not None:
             self._require_finite(factor)
-            report = evaluation.evaluate(
-                network, self.valid, threads=step.threads, kernels=step.kernels.NAME, details=False
-            )
+            with interrupts.at_once():  # nothing changes here, and it may take long
+                report = evaluation.evaluate(
+                    network, self.valid, threads=step.threads, kernels=step.kernels.NAME,
+                    details=False,
+                )  # fmt: skip
             record["valid_perplexity"] = report.perplexity
         improved = self.valid is None or record["valid_perplexity"] < self.best
         record["best"] = improved
         record["seconds"] = seconds
         record["tokens_per_second"] = self.tokens / seconds if seconds else None
         record["valid_seconds"] = time.perf_counter() - began if self.valid is not None else 0.0
+        self.whole = False
+        self.epoch += 1
         self.history.epochs.append(record)
         self.history.updates = step.state.updates
         self.batch, self.tokens, self.loss_sum, self.seconds = 0, 0, 0.0, 0.0
@@ -192,8 +214,8 @@ class _Run:
             self.waited += 1
             if self.schedule.name == "plateau":
                 self.halvings += 1
-                path = folders.find_folder(self.best_folder) / "parameters.safetensors"
-                storage.read_parameters(path, network)
+                self._read_best()
+        self.whole = True
         self._write_history()
         self.progress.line(_line(record, network.loss.label))
         if self.every_batches or self.every_seconds:
@@ -274,6 +296,13 @@ class _Run:
         state = checkpoint.load(self.out, self.step, self.settings)
         if state is None:
             return
+        if state["updates"] != state["epoch"] * self.batches + state["batch"]:
+            raise CheckpointError(
+                f"{checkpoint.newest(self.out)}/state.json: {state['updates']} updates are not"
+                f" {state['epoch']} epochs of {self.batches} and {state['batch']}; it is damaged"
+            )
+        if state["best_epoch"] is not None:
+            folders.check_folder(folders.find_folder(self.out), storage.FILES)
         self.epoch, self.batch = state["epoch"], state["batch"]
         self.loss_sum, self.tokens = state["loss_sum"], state["tokens"]
         self.seconds = state["seconds"]
@@ -283,8 +312,7 @@ class _Run:
         self.history.best_epoch = state["best_epoch"]
         self.step.state.updates = self.history.updates = state["updates"]
         self.step.restore_decay_totals(state["decay"])
-        self.step.generator = np.random.default_rng()
-        self.step.generator.bit_generator.state = state["random"]
+        self.step.generator = state["random"]
 
 
 class _Opened:
@@ -305,6 +333,13 @@ class _Opened:
     def __exit__(self, *_):
         if self._made is not None:
             self._made.close()
+
+
+def _begin_with(vectors, model, quiet):
+    known = word2vec.fill(model.vocabulary, model.embedding, vectors)
+    if not quiet:
+        print(f"{known:,} of {len(model.vocabulary):,} words begin with the vectors of {vectors}",
+              file=sys.stderr)  # fmt: skip
 
 
 def _clear(out):

@@ -1,6 +1,4 @@
-"""Word vectors: neighbours and analogies over the rows of the embedding; export as word2vec."""
-
-import os
+"""Word vectors: neighbours and analogies over the rows of the embedding."""
 
 import numpy as np
 
@@ -86,41 +84,3 @@ class Vectors:
         if word not in self.vocabulary:
             raise VectorsError(f"{word!r} is not in the vocabulary of {len(self.vocabulary)} words")
         return self.vocabulary[word]
-
-
-def export_word2vec(vectors, path, binary=False):
-    """Write a word2vec file: ``V M`` then a word and its values a line (or binary float32).
-
-    The words of the vocabulary in its order, ``<s>`` with them. Numbers are the shortest that
-    read back to the same float32; '.' whatever the locale. Written to a temporary name and put in
-    place by rename. Raises VectorsError, before anything is written, for words with white space.
-    """
-    words = vectors.vocabulary.words
-    odd = [word for word in words if word == "" or len(word.split()) != 1 or word != word.strip()]
-    if odd:
-        shown = ", ".join(repr(word) for word in odd[:5])
-        raise VectorsError(
-            f"{len(odd)} words cannot stand in a word2vec file (empty or with white space): {shown}"
-        )
-    rows = np.ascontiguousarray(vectors.rows, dtype="<f4")
-    temporary = f"{path}.{os.getpid()}.new"
-    try:
-        with open(temporary, "wb") as file:
-            file.write(f"{rows.shape[0]} {rows.shape[1]}\n".encode())
-            for word, row in zip(words, rows, strict=True):
-                file.write(word.encode() + b" ")
-                if binary:
-                    file.write(row.tobytes() + b"\n")
-                else:
-                    file.write(" ".join(_shortest(value) for value in row).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
-
-
-def _shortest(value):
-    return np.format_float_scientific(value, unique=True, trim="-")

@@ -128,7 +128,10 @@ def test_a_missing_folder_and_a_file_are_told_apart(tmp_path):
         (lambda p: (p / MANIFEST).write_text("[" * 100_000), "is not JSON"),
         (lambda p: (p / MANIFEST).write_text("[]"), "holds a list"),
         (lambda p: (p / MANIFEST).write_text("{}"), "no list of files"),
-        (lambda p: (p / MANIFEST).write_text('{"files": {"a.txt": 3}}'), "manifest says 3"),
+        (lambda p: (p / MANIFEST).write_text('{"files": {"a.txt": 3}}'), "does not describe"),
+        (lambda p: (p / MANIFEST).write_text('{"files": {"%s": {}}}' % ("a" * 5000)), "too long"),
+        (lambda p: (p / MANIFEST).write_bytes((p / MANIFEST).read_bytes()[:-1]), "not as it was"),
+        (lambda p: (p / MANIFEST).write_text('{"files": {}}'), "not as it was written"),
     ],
 )
 def test_damage_is_noticed(tmp_path, damage, message):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import fastnplm
 from fastnplm.corpus import Corpus
 from fastnplm.errors import CorpusError, ModelError, SettingsError
-from fastnplm.folder import MANIFEST
+from fastnplm.folder import MANIFEST, render
 from fastnplm.mixture import BUCKETS, Mixture, best_weights, bins_of, exact_context
 from fastnplm.ngram import NGram
 
@@ -198,7 +198,7 @@ def test_a_damaged_mixture_is_refused(tmp_path, models, change, message):
         "bytes": len(data),
         "sha256": hashlib.sha256(data).hexdigest(),
     }
-    (folder / MANIFEST).write_text(json.dumps(manifest))
+    (folder / MANIFEST).write_text(render(manifest["files"]))
     with pytest.raises(ModelError, match=message):
         fastnplm.load(folder)
 

@@ -14,7 +14,7 @@ import fastnplm
 from fastnplm.corpus import Corpus
 from fastnplm.errors import ModelError, SettingsError
 from fastnplm.evaluation import evaluate
-from fastnplm.folder import MANIFEST
+from fastnplm.folder import MANIFEST, render
 from fastnplm.ngram import SMOOTHINGS, NGram
 from fastnplm.vocabulary import Vocabulary
 
@@ -131,7 +131,7 @@ def rewrite(folder, name, change):
     path.write_bytes(data)
     manifest = json.loads((folder / MANIFEST).read_text())
     manifest["files"][name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    (folder / MANIFEST).write_text(json.dumps(manifest))
+    (folder / MANIFEST).write_text(render(manifest["files"]))
 
 
 def header(change):

@@ -25,16 +25,16 @@ def export(model, out, kind, binary, quiet):
     fastnplm export model --format word2vec out.vec
     fastnplm export kn --format arpa out.arpa
     """
+    from .. import word2vec
     from ..errors import ModelError
     from ..loading import load
-    from ..vectors import export_word2vec
 
     loaded = load(model)
     needed = "vectors" if kind == "word2vec" else "write_arpa"
     if not hasattr(loaded, needed):
         raise ModelError(f"{model} cannot be written as {kind}: it is a {type(loaded).__name__}")
     if kind == "word2vec":
-        export_word2vec(loaded.vectors, out, binary=binary)
+        word2vec.write(loaded.vectors, out, binary=binary)
     else:
         loaded.write_arpa(out)
     remark(f"{out}: {len(loaded.vocabulary):,} words as {kind}", quiet)

@@ -31,6 +31,9 @@ _size = options(
     click.option("--layers", type=click.IntRange(1, 2), help="Hidden layers.  [default: 1]"),
     click.option("--tied", is_flag=True, help="The scores use the words' vectors too."),
     click.option("--init", type=FOLDER, help="Start from this model, with its words and sizes."),
+    click.option(
+        "--init-vectors", type=FOLDER, help="Word vectors to start with: a file of word2vec's form."
+    ),
 )
 _loss = options(
     click.option(
