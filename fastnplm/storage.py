@@ -191,7 +191,12 @@ def _check_sizes(config, vocabulary_size, path, asked):
             raise ModelError(f"{asked}/config.json: {name} is {config.get(name)!r}")
     if config.get("dtype") not in ("float32", "float64"):
         raise ModelError(f"{asked}/config.json: dtype is {config.get('dtype')!r}")
-    floats = vocabulary_size * sizes["dim"] + sizes["hidden"] * sizes["context"] * sizes["dim"]
+    inputs = sizes["context"] * sizes["dim"]
+    floats = vocabulary_size * sizes["dim"] + sizes["hidden"] * inputs
+    if config.get("layers", 1) != 1:
+        floats += sizes["hidden"] ** 2
+    if config.get("direct"):
+        floats += vocabulary_size * inputs
     if not config.get("tied"):
         floats += vocabulary_size * sizes["hidden"]
     if floats * np.dtype(config["dtype"]).itemsize > path.stat().st_size:
