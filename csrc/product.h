@@ -1,16 +1,21 @@
-/* The register-tile products every large kernel is made of: sums of a few rows times a few vectors
+/* The register-tile products the output layer is made of: sums of a few rows times a few vectors
  * that stay in registers for the whole of the loop over the inner dimension.
  *
- * Rows are broadcast from where they lie, one float at a time; only the other operand is packed, so
- * that a step of the loop reads it as whole vectors. rows and vectors are constants at every call:
- * the loops over them vanish.
+ * Rows are broadcast from where they lie, one word at a time; only the other operand is packed, so
+ * that a step of the loop reads it as whole vectors. A word is a float, or with pairs = 1 two
+ * bfloat16 (bf16.h), and a step then does two steps' work. pairs, and the numbers of rows and
+ * vectors, are constants at every call: the tests and loops over them vanish.
  */
 #ifndef FASTNPLM_PRODUCT_H
 #define FASTNPLM_PRODUCT_H
 
-#include "target.h"
+#include "bf16.h"
 
-/* Row r of up to 14 rows that lie stride bytes apart, from five registers: two bases, and 1, 3 and
+INLINE vector multiply_add(const int pairs, vector a, vector b, vector sum) {
+    return pairs ? pair_multiply_add(a, b, sum) : a * b + sum;
+}
+
+/* Row r of up to 14 rows that lie stride words apart, from five registers: two bases, and 1, 3 and
  * 5 strides, which the addressing mode multiplies by 2 or 4. Left to itself the compiler keeps
  * fourteen pointers and reloads most of them from the stack at each step. */
 struct row_addresses {
@@ -46,8 +51,8 @@ INLINE vector row_splat(const struct row_addresses *at, const int row) {
  *
  * a (rows, steps) with its rows a_stride apart; b (steps, 2 * LANES) packed. The rows below a are
  * fetched ahead: they are the next call's. */
-INLINE void product_of_rows(const int rows, ptrdiff_t steps, const float *a, ptrdiff_t a_stride,
-                            const float *b, vector sums[SCORE_ROWS][2]) {
+INLINE void product_of_rows(const int pairs, const int rows, ptrdiff_t steps, const float *a,
+                            ptrdiff_t a_stride, const float *b, vector sums[SCORE_ROWS][2]) {
     struct row_addresses at = row_addresses(a, a_stride);
     const float *ahead = a + rows * a_stride;
     for (ptrdiff_t s = 0; s < steps; s++) {
@@ -57,8 +62,8 @@ INLINE void product_of_rows(const int rows, ptrdiff_t steps, const float *a, ptr
         b += 2 * LANES;
         UNROLL for (int r = 0; r < rows; r++) {
             const vector x = row_splat(&at, r);
-            sums[r][0] += x * b0;
-            sums[r][1] += x * b1;
+            sums[r][0] = multiply_add(pairs, x, b0, sums[r][0]);
+            sums[r][1] = multiply_add(pairs, x, b1, sums[r][1]);
         }
         at.low += sizeof(float);
         at.high += sizeof(float);
@@ -70,7 +75,7 @@ INLINE void product_of_rows(const int rows, ptrdiff_t steps, const float *a, ptr
  * transpose of a times b.
  *
  * a (steps, columns) with its rows a_stride apart; b (steps, 2 * LANES); out (columns, 2 * LANES). */
-INLINE void product_of_columns(const int columns, ptrdiff_t steps, const float *a,
+INLINE void product_of_columns(const int pairs, const int columns, ptrdiff_t steps, const float *a,
                                ptrdiff_t a_stride, const float *b, float *out) {
     vector sums[SCORE_ROWS][2];
     UNROLL for (int c = 0; c < columns; c++) {
@@ -82,8 +87,8 @@ INLINE void product_of_columns(const int columns, ptrdiff_t steps, const float *
         const vector b0 = vector_load(b), b1 = vector_load(b + LANES);
         UNROLL for (int c = 0; c < columns; c++) {
             const vector x = vector_splat(a[c]);
-            sums[c][0] += x * b0;
-            sums[c][1] += x * b1;
+            sums[c][0] = multiply_add(pairs, x, b0, sums[c][0]);
+            sums[c][1] = multiply_add(pairs, x, b1, sums[c][1]);
         }
         a += a_stride;
         b += 2 * LANES;
@@ -99,7 +104,7 @@ INLINE void product_of_columns(const int columns, ptrdiff_t steps, const float *
  * a (blocks, GRADIENT_ROWS, width), b (blocks * width, vectors * LANES), out (GRADIENT_ROWS, ...)
  * with its rows out_stride apart, overwritten if begin. What follows a in memory is fetched ahead
  * into the second-level cache: it is a later call's. */
-INLINE void product_of_blocks(const int vectors, const int width, const int begin,
+INLINE void product_of_blocks(const int pairs, const int vectors, const int width, const int begin,
                               ptrdiff_t blocks, const float *a, const float *b, float *out,
                               ptrdiff_t out_stride) {
     vector sums[GRADIENT_ROWS][3];
@@ -118,7 +123,9 @@ INLINE void product_of_blocks(const int vectors, const int width, const int begi
             b += vectors * LANES;
             UNROLL for (int r = 0; r < GRADIENT_ROWS; r++) {
                 const vector x = vector_splat(a[r * width + s]);
-                UNROLL for (int v = 0; v < vectors; v++) { sums[r][v] += x * row[v]; }
+                UNROLL for (int v = 0; v < vectors; v++) {
+                    sums[r][v] = multiply_add(pairs, x, row[v], sums[r][v]);
+                }
             }
         }
     }

@@ -32,10 +32,18 @@ struct softmax_step {
     float *weight_slots;  /* (rule_slots, V, H) optimiser state, updated */
     float *bias_slots;    /* (rule_slots, V) */
 
-    void *scratch; /* 64-byte aligned; nothing in it outlives the call */
+    /* 64-byte aligned; nothing in it outlives the call. Between the bytes for keep = 0 and for
+     * keep = 1, as many scores are kept as fit and the rest are computed twice: same bits. */
+    void *scratch;
     size_t scratch_bytes;
     enum precision precision;
     int threads;
+};
+
+struct softmax_step_scratch { /* result: bytes. keep = 1: room for all scores; 0: the least */
+    ptrdiff_t batch, hidden_size, vocabulary;
+    enum precision precision;
+    int keep, threads;
 };
 
 struct softmax_forward {
@@ -48,42 +56,49 @@ struct softmax_forward {
     double *log_normalizer; /* (B,) set: log sum_j exp(score_j) */
     double *target_score;   /* (B,) set: score of the target */
 
-    void *scratch;
-    size_t scratch_bytes;
+    void *scratch; /* softmax_forward_scratch bytes, 64-byte aligned */
+    int threads;
+};
+
+struct softmax_forward_scratch { /* result: bytes */
+    ptrdiff_t batch, hidden_size, vocabulary;
     int threads;
 };
 
 struct softmax_top_k {
-    ptrdiff_t batch, hidden_size, vocabulary, k; /* 1 <= k <= V - first_allowed */
-    ptrdiff_t first_allowed;                     /* ids below it are never returned */
+    ptrdiff_t batch, hidden_size, vocabulary, k; /* 1 <= k <= V */
     const float *hidden;                         /* (B, H) */
     const float *output_weight;                  /* (V, H) */
     const float *output_bias;                    /* (V,) */
 
-    int32_t *ids;  /* (B, k) set: by falling score, ties by rising id */
+    int32_t *ids;  /* (B, k) set: by falling score, ties by rising id; NaN is the lowest score */
     float *scores; /* (B, k) set */
 
-    void *scratch;
-    size_t scratch_bytes;
+    void *scratch; /* softmax_top_k_scratch bytes, 64-byte aligned */
     int threads;
 };
 
-/* Bytes of scratch. keep = 1: room for every score of the batch; keep = 0: the least that works,
- * at the price of computing the scores twice. Anything between keeps what fits; the result's bits
- * do not depend on it. */
-#define DECLARE_SOFTMAX_(target)                                                                  \
-    size_t softmax_step_scratch_##target(ptrdiff_t batch, ptrdiff_t hidden_size,                  \
-                                         ptrdiff_t vocabulary, int threads,                       \
-                                         enum precision precision, int keep);                     \
-    void softmax_step_##target(const struct softmax_step *step);                                  \
-    size_t softmax_forward_scratch_##target(ptrdiff_t batch, ptrdiff_t hidden_size,               \
-                                            ptrdiff_t vocabulary, int threads);                   \
-    void softmax_forward_##target(const struct softmax_forward *forward);                         \
-    size_t softmax_top_k_scratch_##target(ptrdiff_t batch, ptrdiff_t hidden_size,                 \
-                                          ptrdiff_t vocabulary, ptrdiff_t k, int threads);        \
-    void softmax_top_k_##target(const struct softmax_top_k *top);
-#define DECLARE_SOFTMAX(target) DECLARE_SOFTMAX_(target)
+struct softmax_top_k_scratch { /* result: bytes */
+    ptrdiff_t batch, hidden_size, vocabulary, k;
+    int threads;
+};
 
-DECLARE_SOFTMAX(FASTNPLM_TARGET)
+/* X(kernel's name, what it returns): as in kernels.h */
+#define SOFTMAX_KERNELS(X)                                                                        \
+    X(softmax_step_scratch, size_t)                                                               \
+    X(softmax_step, int)                                                                          \
+    X(softmax_forward_scratch, size_t)                                                            \
+    X(softmax_forward, int)                                                                       \
+    X(softmax_top_k_scratch, size_t)                                                              \
+    X(softmax_top_k, int)
+
+#define SOFTMAX_DECLARE(name, result) result FASTNPLM_NAME(name)(const struct name *);
+SOFTMAX_KERNELS(SOFTMAX_DECLARE)
+
+/* The forms that softmax_step chooses from. */
+size_t FASTNPLM_NAME(softmax_float32_scratch)(const struct softmax_step_scratch *);
+int FASTNPLM_NAME(softmax_float32)(const struct softmax_step *);
+size_t FASTNPLM_NAME(softmax_bf16_scratch)(const struct softmax_step_scratch *);
+int FASTNPLM_NAME(softmax_bf16)(const struct softmax_step *);
 
 #endif

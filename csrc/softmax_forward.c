@@ -6,10 +6,7 @@
  */
 #include "softmax.h"
 #include "softmax_tile.h"
-
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+#include "threads.h"
 
 #define MOST_GROUPS 64
 
@@ -26,6 +23,7 @@ struct forward_layout {
 static struct forward_layout forward_layout(ptrdiff_t batch, ptrdiff_t hidden_size,
                                             ptrdiff_t vocabulary, int threads) {
     struct forward_layout l;
+    threads = threads > 1 ? threads : 1;
     l.panels = (batch + PANEL - 1) / PANEL;
     l.padded_batch = l.panels * PANEL;
     l.tiles = (vocabulary + TILE_ROWS - 1) / TILE_ROWS;
@@ -41,9 +39,8 @@ static struct forward_layout forward_layout(ptrdiff_t batch, ptrdiff_t hidden_si
     return l;
 }
 
-size_t FASTNPLM_NAME(softmax_forward_scratch)(ptrdiff_t batch, ptrdiff_t hidden_size,
-                                              ptrdiff_t vocabulary, int threads) {
-    return forward_layout(batch, hidden_size, vocabulary, threads > 1 ? threads : 1).bytes;
+size_t FASTNPLM_NAME(softmax_forward_scratch)(const struct softmax_forward_scratch *shape) {
+    return forward_layout(shape->batch, shape->hidden_size, shape->vocabulary, shape->threads).bytes;
 }
 
 /* reference and sum (PANEL,) take in one tile's scores (rows, PANEL), whose maxima are highest. */
@@ -51,11 +48,11 @@ static void add_tile(ptrdiff_t rows, const float *scores, const vector highest[2
                      vector reference[2], double *sum) {
     for (int v = 0; v < 2; v++) {
         const vector next = vector_max(highest[v], reference[v]);
-        const vector by = vector_exp2_nonpositive((reference[v] - next) * (float)LOG2_E);
+        const vector by = vector_exp_softmax(reference[v] - next);
         vector total = {0};
         for (ptrdiff_t r = 0; r < rows; r++) {
-            const vector x = vector_load(scores + r * PANEL + v * LANES) - next;
-            total += vector_exp2_nonpositive(x * (float)LOG2_E);
+            const vector x = vector_load(scores + r * PANEL + v * LANES);
+            total += vector_exp_softmax(x - next);
         }
         for (int lane = 0; lane < LANES; lane++)
             sum[v * LANES + lane] = sum[v * LANES + lane] * by[lane] + total[lane];
@@ -80,8 +77,8 @@ static void forward_panel(const struct softmax_forward *f, const struct forward_
         const ptrdiff_t first = tile * TILE_ROWS;
         const ptrdiff_t rows = f->vocabulary - first < TILE_ROWS ? f->vocabulary - first : TILE_ROWS;
         vector highest[2] = {vector_splat(-INFINITY), vector_splat(-INFINITY)};
-        score_tile(rows, H, f->output_weight + first * H, f->output_bias + first, 1.0f, packed,
-                   scores, highest);
+        score_tile(rows, H, f->output_weight + first * H, H, f->output_bias + first, packed, scores,
+                   highest);
         for (ptrdiff_t lane = 0; lane < lanes; lane++) {
             const ptrdiff_t row = f->targets[panel * PANEL + lane] - first;
             if (row >= 0 && row < rows)
@@ -93,10 +90,11 @@ static void forward_panel(const struct softmax_forward *f, const struct forward_
     vector_store(last + LANES, reference[1]);
 }
 
-void FASTNPLM_NAME(softmax_forward)(const struct softmax_forward *f) {
-    const int wanted = f->threads > 1 ? f->threads : 1;
+int FASTNPLM_NAME(softmax_forward)(const struct softmax_forward *f) {
     const struct forward_layout l =
-        forward_layout(f->batch, f->hidden_size, f->vocabulary, wanted);
+        forward_layout(f->batch, f->hidden_size, f->vocabulary, f->threads);
+    const int wanted = threads_for(2 * f->batch * f->hidden_size * f->vocabulary, f->threads);
+    (void)wanted; /* without OpenMP */
     char *scratch = f->scratch;
     const double *sums = (double *)(scratch + l.sums);
     const float *last = (float *)(scratch + l.last);
@@ -105,18 +103,13 @@ void FASTNPLM_NAME(softmax_forward)(const struct softmax_forward *f) {
 #pragma omp parallel num_threads(wanted) if (wanted > 1)
 #endif
     {
-#ifdef _OPENMP
-        const ptrdiff_t thread = omp_get_thread_num();
-#else
-        const ptrdiff_t thread = 0;
-#endif
-        float *scores = (float *)(scratch + l.scores) + thread * TILE_ROWS * PANEL;
+        float *scores = (float *)(scratch + l.scores) + thread_number() * TILE_ROWS * PANEL;
 
 #ifdef _OPENMP
 #pragma omp for schedule(static)
 #endif
         for (ptrdiff_t panel = 0; panel < l.panels; panel++)
-            pack_panel(f->hidden, NULL, f->batch, f->hidden_size, panel * PANEL, 1.0f,
+            pack_panel(f->hidden, NULL, f->batch, f->hidden_size, panel * PANEL,
                        (float *)(scratch + l.packed) + panel * PANEL * f->hidden_size);
 
         /* group by group, so that its weights are in cache for the next panel */
@@ -141,4 +134,5 @@ void FASTNPLM_NAME(softmax_forward)(const struct softmax_forward *f) {
             f->target_score[b] = ((float *)(scratch + l.target))[b];
         }
     }
+    return 0;
 }

@@ -4,9 +4,7 @@
  * across a vector, and a row of output_weight is broadcast from its own memory: only the hidden
  * vectors are packed, once a step.
  *
- * In training, scores are kept in units of ln 2: the packed hidden vectors and the bias are
- * multiplied by log2 e, so that exp is a power of two without a multiplication. Evaluation takes
- * them as they are. unit is that factor.
+ * A source that defines BF16 as 1 before including this gets the form with bfloat16 operands.
  */
 #ifndef FASTNPLM_SOFTMAX_TILE_H
 #define FASTNPLM_SOFTMAX_TILE_H
@@ -17,13 +15,22 @@
 #include "vector_math.h"
 
 #define PANEL (2 * LANES)
-#define LOG2_E 1.44269504088896340736
-#define LN_2 0.69314718055994530942
+
+#ifndef BF16
+#define BF16 0
+#endif
+
+/* Whether a word is a pair of operands, and how many words hold count operands. */
+#define IN_PAIRS (PAIRS && BF16)
+#define WORDS(count) (IN_PAIRS ? ((count) + 1) / 2 : (count))
+
+/* x as the products see it. */
+INLINE float operand(float x) { return BF16 ? round_bf16_scalar(x) : x; }
 
 /* A lane's reference (what its exponents are relative to) moves only when a score exceeds it by
- * this many powers of two: then nearly always one reference serves the whole vocabulary, and a
- * move, which rescales what was summed, is rare. 2^24 times any V is far from overflow. */
-#define REFERENCE_SLACK 24.0f
+ * this much: then nearly always one reference serves the whole vocabulary, and a move, which
+ * rescales what was summed, is rare. e^16 times any V is far from overflow. */
+#define REFERENCE_SLACK 16.0f
 
 /* Where an array of count elements goes in a scratch that has been given out up to end. */
 INLINE size_t place(size_t *end, ptrdiff_t count, size_t size) {
@@ -32,27 +39,39 @@ INLINE size_t place(size_t *end, ptrdiff_t count, size_t size) {
     return at;
 }
 
-/* packed (H, PANEL) = unit * transpose(hidden[first .. first + PANEL, :]); zero where the
- * batch ends, and for examples whose weight is 0 (weights may be null): their hidden vector may
- * hold anything. */
+/* words (WORDS(H), PANEL) = transpose(hidden[first .. first + PANEL, :]); zero where the batch
+ * ends, and for examples whose weight is 0 (weights may be null): theirs may hold anything. */
 static inline void pack_panel(const float *hidden, const float *weights, ptrdiff_t batch,
-                              ptrdiff_t hidden_size, ptrdiff_t first, float unit, float *packed) {
+                       ptrdiff_t hidden_size, ptrdiff_t first, float *words) {
+    const float *rows[PANEL];
     for (ptrdiff_t lane = 0; lane < PANEL; lane++) {
         const ptrdiff_t b = first + lane;
-        const int used = b < batch && (!weights || weights[b] != 0.0f);
-        for (ptrdiff_t k = 0; k < hidden_size; k++)
-            packed[k * PANEL + lane] = used ? hidden[b * hidden_size + k] * unit : 0.0f;
+        rows[lane] = b < batch && (!weights || weights[b] != 0.0f) ? hidden + b * hidden_size : NULL;
     }
+    const int step = IN_PAIRS ? 2 : 1;
+    for (ptrdiff_t k = 0; k < hidden_size; k += step, words += PANEL)
+        for (int v = 0; v < 2; v++) {
+            float x[2][LANES] = {{0}, {0}};
+            for (int i = 0; i < step && k + i < hidden_size; i++)
+                for (int lane = 0; lane < LANES; lane++)
+                    if (rows[v * LANES + lane])
+                        x[i][lane] = rows[v * LANES + lane][k + i];
+            vector word = vector_load(x[0]);
+#if IN_PAIRS
+            word = pair_lanes(word, vector_load(x[1]));
+#elif BF16
+            word = round_bf16(word);
+#endif
+            vector_store(words + v * LANES, word);
+        }
 }
 
-INLINE void score_rows(const int rows, ptrdiff_t hidden_size, const float *weight,
-                       const float *bias, float unit, const float *packed, float *scores,
+INLINE void score_rows(const int rows, ptrdiff_t steps, const float *weight,
+                       ptrdiff_t stride, const float *bias, const float *packed, float *scores,
                        vector highest[2]) {
     vector sums[SCORE_ROWS][2];
-    UNROLL for (int r = 0; r < rows; r++) {
-        sums[r][0] = sums[r][1] = vector_splat(bias[r] * unit);
-    }
-    product_of_rows(rows, hidden_size, weight, hidden_size, packed, sums);
+    UNROLL for (int r = 0; r < rows; r++) { sums[r][0] = sums[r][1] = vector_splat(bias[r]); }
+    product_of_rows(IN_PAIRS, rows, steps, weight, stride, packed, sums);
     UNROLL for (int r = 0; r < rows; r++) {
         vector_store(scores + r * PANEL, sums[r][0]);
         vector_store(scores + r * PANEL + LANES, sums[r][1]);
@@ -61,23 +80,23 @@ INLINE void score_rows(const int rows, ptrdiff_t hidden_size, const float *weigh
     }
 }
 
-/* scores (rows, PANEL) set: unit * (bias + weight . hidden); highest raised to their maxima (a NaN
- * does not count).
+/* scores (rows, PANEL) set: bias + weight . hidden; highest raised to their maxima (a NaN does not
+ * count).
  *
- * weight (rows, H), bias (rows,), packed (H, PANEL). Each sum runs over H in order, so a score does
- * not depend on which rows and examples it is computed with. */
-static inline void score_tile(ptrdiff_t rows, ptrdiff_t hidden_size, const float *weight,
-                              const float *bias, float unit, const float *packed, float *scores,
-                              vector highest[2]) {
+ * weight (rows, steps) words, rows stride apart; bias (rows,); packed (steps, PANEL). Each sum runs
+ * over H in order, so a score does not depend on the rows and examples it is computed with. */
+static inline void score_tile(ptrdiff_t rows, ptrdiff_t steps, const float *weight,
+                       ptrdiff_t stride, const float *bias, const float *packed, float *scores,
+                       vector highest[2]) {
     for (; rows >= SCORE_ROWS; rows -= SCORE_ROWS) {
-        score_rows(SCORE_ROWS, hidden_size, weight, bias, unit, packed, scores, highest);
-        weight += SCORE_ROWS * hidden_size;
+        score_rows(SCORE_ROWS, steps, weight, stride, bias, packed, scores, highest);
+        weight += SCORE_ROWS * stride;
         bias += SCORE_ROWS;
         scores += SCORE_ROWS * PANEL;
     }
 #define LAST_ROWS(n)                                                                              \
     case n:                                                                                       \
-        score_rows(n, hidden_size, weight, bias, unit, packed, scores, highest);                        \
+        score_rows(n, steps, weight, stride, bias, packed, scores, highest);                \
         break;
     switch (rows) {
         LAST_ROWS(1)
@@ -99,45 +118,72 @@ static inline void score_tile(ptrdiff_t rows, ptrdiff_t hidden_size, const float
 #undef LAST_ROWS
 }
 
-/* scores (rows, PANEL) become 2^(score - reference); sums (2 vectors) set to their sums. Where kept
- * is not null it receives them too, as (blocks, GRADIENT_ROWS, PANEL) with blocks kept_stride
- * apart; the rows that fill up the last block are set to 0 there. */
+/* scores (rows, PANEL) become e^(score - reference), as operands of accumulate_hidden: floats, or
+ * (WORDS(rows), PANEL) pairs of rows. sums (2 vectors) set to their sums. Where kept is not null it
+ * receives them too, as operands of the weights' gradient: (blocks, GRADIENT_ROWS, WORDS(PANEL))
+ * with blocks kept_stride words apart; rows that fill up the last block are set to 0 there. */
 static inline void exponentials(ptrdiff_t rows, const vector reference[2], float *scores,
-                                float *kept, ptrdiff_t kept_stride, vector sums[2]) {
+                         float *kept, ptrdiff_t kept_stride, vector sums[2]) {
+    const ptrdiff_t width = WORDS(PANEL);
+    const ptrdiff_t filled = (rows + GRADIENT_ROWS - 1) / GRADIENT_ROWS * GRADIENT_ROWS;
+    float *to = scores;
     sums[0] = sums[1] = (vector){0};
-    ptrdiff_t row = 0;
-    for (ptrdiff_t r = 0; row < rows; row++) {
-        const vector e0 = vector_exp2_nonpositive(vector_load(scores) - reference[0]);
-        const vector e1 = vector_exp2_nonpositive(vector_load(scores + LANES) - reference[1]);
-        sums[0] += e0;
-        sums[1] += e1;
-        vector_store(scores, e0);
-        vector_store(scores + LANES, e1);
-        scores += PANEL;
-        if (kept) {
-            vector_store(kept + r * PANEL, e0);
-            vector_store(kept + r * PANEL + LANES, e1);
-            if (++r == GRADIENT_ROWS) {
-                r = 0;
-                kept += kept_stride;
+    for (ptrdiff_t row = 0; row < filled; row += 2, scores += 2 * PANEL) {
+        vector e[2][2];
+        UNROLL for (int r = 0; r < 2; r++) {
+            UNROLL for (int v = 0; v < 2; v++) {
+                e[r][v] = (vector){0};
+                if (row + r < rows) {
+                    const vector x = vector_load(scores + r * PANEL + v * LANES);
+                    e[r][v] = vector_exp_softmax(x - reference[v]);
+                    sums[v] += e[r][v];
+                }
+#if BF16 && !PAIRS
+                e[r][v] = round_bf16(e[r][v]);
+#endif
             }
         }
+        if (row < rows) {
+#if IN_PAIRS
+            vector_store(to, pair_lanes(e[0][0], e[1][0]));
+            vector_store(to + LANES, pair_lanes(e[0][1], e[1][1]));
+            to += PANEL;
+#else
+            UNROLL for (int r = 0; r < 2; r++, to += PANEL) {
+                vector_store(to, e[r][0]);
+                vector_store(to + LANES, e[r][1]);
+            }
+#endif
+        }
+        if (kept) {
+            float *at = kept + row % GRADIENT_ROWS * width;
+            UNROLL for (int r = 0; r < 2; r++, at += width) {
+#if IN_PAIRS
+                vector_store(at, pair_neighbours(e[r][0], e[r][1]));
+#else
+                vector_store(at, e[r][0]);
+                vector_store(at + LANES, e[r][1]);
+#endif
+            }
+            if ((row + 2) % GRADIENT_ROWS == 0)
+                kept += kept_stride;
+        }
     }
-    if (kept)
-        for (; row % GRADIENT_ROWS; row++)
-            memset(kept + (row % GRADIENT_ROWS) * PANEL, 0, PANEL * sizeof(float));
 }
 
-/* gradient (H, PANEL) += transpose(weight) * exponentials, weight (rows, H), exponentials
- * (rows, PANEL): columns in groups as equal as possible, none so small that it runs at half speed. */
-static inline void accumulate_hidden(ptrdiff_t rows, ptrdiff_t hidden_size, const float *weight,
-                                     const float *exponential, float *gradient) {
+/* gradient (H, PANEL) += transpose(weight) * exponentials, both in words of one or two rows:
+ * weight (steps, H) with its rows stride apart, exponentials (steps, PANEL). Columns go in groups
+ * as equal as possible, none so small that it runs at half speed. */
+static inline void accumulate_hidden(ptrdiff_t steps, ptrdiff_t hidden_size,
+                              const float *weight, ptrdiff_t stride, const float *exponential,
+                              float *gradient) {
     ptrdiff_t groups = (hidden_size + SCORE_ROWS - 1) / SCORE_ROWS;
     for (ptrdiff_t k = 0; k < hidden_size; groups--) {
         const ptrdiff_t columns = (hidden_size - k + groups - 1) / groups;
 #define COLUMNS(n)                                                                                \
     case n:                                                                                       \
-        product_of_columns(n, rows, weight + k, hidden_size, exponential, gradient + k * PANEL);  \
+        product_of_columns(IN_PAIRS, n, steps, weight + k, stride, exponential,             \
+                           gradient + k * PANEL);                                                 \
         break;
         switch (columns) {
             COLUMNS(1)

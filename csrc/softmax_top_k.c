@@ -7,10 +7,7 @@
 
 #include "softmax.h"
 #include "softmax_tile.h"
-
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+#include "threads.h"
 
 struct candidate {
     float score;
@@ -64,6 +61,7 @@ struct top_layout {
 static struct top_layout top_layout(ptrdiff_t batch, ptrdiff_t hidden_size, ptrdiff_t vocabulary,
                                     ptrdiff_t k, int threads) {
     struct top_layout l;
+    threads = threads > 1 ? threads : 1;
     l.panels = (batch + PANEL - 1) / PANEL;
     l.tiles = (vocabulary + TILE_ROWS - 1) / TILE_ROWS;
     size_t end = 0;
@@ -75,9 +73,9 @@ static struct top_layout top_layout(ptrdiff_t batch, ptrdiff_t hidden_size, ptrd
     return l;
 }
 
-size_t FASTNPLM_NAME(softmax_top_k_scratch)(ptrdiff_t batch, ptrdiff_t hidden_size,
-                                            ptrdiff_t vocabulary, ptrdiff_t k, int threads) {
-    return top_layout(batch, hidden_size, vocabulary, k, threads > 1 ? threads : 1).bytes;
+size_t FASTNPLM_NAME(softmax_top_k_scratch)(const struct softmax_top_k_scratch *shape) {
+    return top_layout(shape->batch, shape->hidden_size, shape->vocabulary, shape->k, shape->threads)
+        .bytes;
 }
 
 /* The heaps of a panel's examples, threads apart, take in one tile's scores. A lane is looked
@@ -86,23 +84,22 @@ static void keep_best(const struct softmax_top_k *t, ptrdiff_t panel, ptrdiff_t 
                       ptrdiff_t rows, const float *scores, const vector highest[2],
                       struct candidate *heaps, ptrdiff_t *counts, ptrdiff_t threads) {
     const ptrdiff_t left = t->batch - panel * PANEL, lanes = left < PANEL ? left : PANEL;
-    const ptrdiff_t from = t->first_allowed > first ? t->first_allowed - first : 0;
     for (ptrdiff_t lane = 0; lane < lanes; lane++) {
         const ptrdiff_t at = (panel * PANEL + lane) * threads;
         struct candidate *heap = heaps + at * t->k;
         if (counts[at] == t->k && !(highest[lane / LANES][lane % LANES] > heap[0].score) &&
             heap[0].score == heap[0].score)
             continue;
-        for (ptrdiff_t r = from; r < rows; r++) {
+        for (ptrdiff_t r = 0; r < rows; r++) {
             const struct candidate next = {scores[r * PANEL + lane], (int32_t)(first + r)};
             keep_if_better(heap, &counts[at], t->k, next);
         }
     }
 }
 
-void FASTNPLM_NAME(softmax_top_k)(const struct softmax_top_k *t) {
+int FASTNPLM_NAME(softmax_top_k)(const struct softmax_top_k *t) {
     const ptrdiff_t H = t->hidden_size, k = t->k;
-    const int wanted = t->threads > 1 ? t->threads : 1;
+    const int wanted = threads_for(2 * t->batch * H * t->vocabulary, t->threads);
     const struct top_layout l = top_layout(t->batch, H, t->vocabulary, k, wanted);
     char *scratch = t->scratch;
     struct candidate *heaps = (struct candidate *)(scratch + l.heaps);
@@ -114,26 +111,22 @@ void FASTNPLM_NAME(softmax_top_k)(const struct softmax_top_k *t) {
 #pragma omp parallel num_threads(wanted) if (wanted > 1)
 #endif
     {
-#ifdef _OPENMP
-        const ptrdiff_t thread = omp_get_thread_num(), threads = omp_get_num_threads();
-#else
-        const ptrdiff_t thread = 0, threads = 1;
-#endif
+        const ptrdiff_t thread = thread_number(), threads = thread_count();
         float *scores = (float *)(scratch + l.scores) + thread * TILE_ROWS * PANEL;
 #ifdef _OPENMP
 #pragma omp for schedule(static)
 #endif
         for (ptrdiff_t panel = 0; panel < l.panels; panel++)
-            pack_panel(t->hidden, NULL, t->batch, H, panel * PANEL, 1.0f,
+            pack_panel(t->hidden, NULL, t->batch, H, panel * PANEL,
                        packed + panel * PANEL * H);
 
         for (ptrdiff_t tile = l.tiles * thread / threads; tile < l.tiles * (thread + 1) / threads;
              tile++) {
             const ptrdiff_t first = tile * TILE_ROWS;
             const ptrdiff_t left = t->vocabulary - first, rows = left < TILE_ROWS ? left : TILE_ROWS;
-            for (ptrdiff_t panel = 0; panel < l.panels && first + rows > t->first_allowed; panel++) {
+            for (ptrdiff_t panel = 0; panel < l.panels; panel++) {
                 vector highest[2] = {vector_splat(-INFINITY), vector_splat(-INFINITY)};
-                score_tile(rows, H, t->output_weight + first * H, t->output_bias + first, 1.0f,
+                score_tile(rows, H, t->output_weight + first * H, H, t->output_bias + first,
                            packed + panel * PANEL * H, scores, highest);
                 keep_best(t, panel, first, rows, scores, highest, heaps + thread * k,
                           counts + thread, wanted);
@@ -157,4 +150,5 @@ void FASTNPLM_NAME(softmax_top_k)(const struct softmax_top_k *t) {
             }
         }
     }
+    return 0;
 }

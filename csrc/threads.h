@@ -22,6 +22,15 @@ static inline int thread_number(void) {
 #endif
 }
 
+/* How many threads the parallel region has. */
+static inline int thread_count(void) {
+#ifdef _OPENMP
+    return omp_get_num_threads();
+#else
+    return 1;
+#endif
+}
+
 /* Whether the build has OpenMP. */
 int threads_available(void);
 

@@ -13,16 +13,17 @@
 /* 1.5 * 2^23: adding it leaves the nearest integer in the low bits of the sum. */
 #define ROUND_SHIFT 12582912.0f
 
-/* 2^x for x <= 0; below -126 the result is 2^-126. Relative error < 2.0e-7; 2^0 is exactly 1.
+/* e^x for -inf <= x <= 60 where only the sum of many matters (softmax): below -87 the result is
+ * e^-87, about 1e-38, not 0. Relative error < 2e-7 + 7e-8 |x|; e^0 is exactly 1.
  *
  * The exponent's bias rides on the rounding constant, so a shift alone makes the power of two; it
  * is multiplied in, not added to the bits, because an addition could turn NaN into a number. */
-INLINE vector vector_exp2_nonpositive(vector x) {
-    x = vector_max(vector_splat(-126.0f), x);
-    vector shifted = x + (ROUND_SHIFT + 127.0f);
-    vector f = x - (shifted - (ROUND_SHIFT + 127.0f)); /* in [-0.5, 0.5] */
-    vector power = vector_from_bits(vector_bits(shifted) << 23);
-    vector p = f * 1.3264727e-3f + 9.6715126e-3f;
+INLINE vector vector_exp_softmax(vector x) {
+    x = vector_max(vector_splat(-87.0f), x);
+    const vector shifted = x * 1.44269504f + (ROUND_SHIFT + 127.0f);
+    const vector f = x * 1.44269504f - (shifted - (ROUND_SHIFT + 127.0f)); /* in [-0.5, 0.5] */
+    const vector power = vector_from_bits(vector_bits(shifted) << 23);
+    vector p = f * 1.3264727e-3f + 9.6715126e-3f; /* 2^f */
     p = p * f + 5.5507337e-2f;
     p = p * f + 2.4022242e-1f;
     p = p * f + 6.9314698e-1f;
