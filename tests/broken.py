@@ -359,17 +359,10 @@ def ignored_examples_touch_their_rows(**a):
 
 # --- what only tests of refusal see -------------------------------------------------------------
 
-BOUNDARY = SimpleNamespace(**vars(reference))  # lets V through, as `id > V` does
-
 
 def _gather_with_a_row_too_many(ids, table, rows, threads=1):
-    inside = np.where(ids == len(table), 0, ids).astype(np.int32)
+    inside = np.where(ids == len(table), 0, ids).astype(np.int32)  # as `id > V` does
     reference.gather_rows(inside, table, rows)
-
-
-BOUNDARY.gather_rows = _gather_with_a_row_too_many
-
-WRITES_FIRST = SimpleNamespace(**vars(reference))  # finds the bad id after it has written
 
 
 def _scatter_that_writes_first(ids, grads, rule, hyper, table, slots, threads=1):
@@ -379,4 +372,13 @@ def _scatter_that_writes_first(ids, grads, rule, hyper, table, slots, threads=1)
         reference.scatter_update(ids, grads, rule, hyper, table, slots)
 
 
-WRITES_FIRST.scatter_update = _scatter_that_writes_first
+CARELESS = {
+    "lets_the_limit_through": (
+        "gather_rows",
+        SimpleNamespace(**{**vars(reference), "gather_rows": _gather_with_a_row_too_many}),
+    ),
+    "writes_before_it_looks": (
+        "scatter_update",
+        SimpleNamespace(**{**vars(reference), "scatter_update": _scatter_that_writes_first}),
+    ),
+}

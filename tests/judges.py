@@ -65,7 +65,7 @@ def call(module, kernel, arguments, threads=1, keep=True):
     if "threads" in parameters:
         arguments["threads"] = threads
     guarded = None
-    if "scratch" in parameters:
+    if "scratch" in parameters and "scratch" not in arguments:
         size = scratch_bytes(module, kernel, arguments, threads, keep)
         guarded = np.full(size + 2 * GUARD + 1, 0xFF, dtype=np.uint8)
         arguments["scratch"] = guarded[GUARD + 1 : GUARD + 1 + size]
