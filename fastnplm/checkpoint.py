@@ -14,11 +14,12 @@ import numpy as np
 from . import folder as folders
 from . import storage
 from .errors import CheckpointError, Error, SettingsError
+from .tensors import read_tensors, write_tensors
 
 FORMAT = 1
 KEPT = 2
-_NAME = re.compile(r"\d{12}")
-_EVERY = re.compile(r"(\d+(?:\.\d+)?)([smh])")
+_NAME = re.compile(r"[0-9]{12}")
+_EVERY = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smh])")
 _FILES = ("optimizer.safetensors", "parameters.safetensors", "state.json")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -37,7 +38,7 @@ def every(value):
     if value is None:
         return None, None
     text = str(value)
-    if text.isdigit() and int(text) >= 1:
+    if text.isascii() and text.isdigit() and int(text) >= 1:
         return int(text), None
     match = _EVERY.fullmatch(text)
     if match and float(match[1]) > 0:
@@ -55,8 +56,8 @@ def save(out, step, state):
     place.parent.mkdir(parents=True, exist_ok=True)
     folders.sweep(place.parent)
     with folders.new_folder(place, overwrite=True) as fresh:
-        storage.write_tensors(fresh / "parameters.safetensors", step.network.parameters)
-        storage.write_tensors(fresh / "optimizer.safetensors", step.arrays())
+        write_tensors(fresh / "parameters.safetensors", step.network.parameters)
+        write_tensors(fresh / "optimizer.safetensors", step.arrays())
         written = {"format": FORMAT, **state}
         (fresh / "state.json").write_text(json.dumps(written, indent=1, sort_keys=True) + "\n")
     for old in _found(out)[KEPT:]:
@@ -83,7 +84,7 @@ def load(out, step, settings):
         _require_same(place, state.get("settings"), settings)
         _check_state(place / "state.json", state, step)
         storage.read_parameters(place / "parameters.safetensors", step.network)
-        storage.read_tensors(place / "optimizer.safetensors", step.arrays())
+        read_tensors(place / "optimizer.safetensors", step.arrays())
         return state
     if troubles:
         raise CheckpointError("no checkpoint is whole: " + "; ".join(troubles))

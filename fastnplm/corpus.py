@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastnplm.errors import CorpusError, SettingsError
+from fastnplm.folder import previous_of
 from fastnplm.header import TOKENS_NAME, VOCABULARY_NAME, Header, Report
 from fastnplm.preparation import Progress, prepare_corpus
 from fastnplm.text import TextSettings
@@ -137,6 +138,8 @@ class Corpus:
             If something is missing, cut short or damaged, or the vocabulary is another one.
         """
         folder = Path(folder)
+        if previous_of(folder).is_dir() and not folder.exists():
+            folder = previous_of(folder)  # a new one is being put in its place
         header = Header.read(folder)
         path = folder / VOCABULARY_NAME
         try:

@@ -31,11 +31,15 @@ __all__ = [
     "check_folder",
     "discard",
     "find_folder",
+    "locked_folder",
     "new_folder",
+    "put_in_place",
     "read_folder",
     "read_json",
     "recover",
     "replace_text",
+    "sweep",
+    "unlock",
 ]
 
 MANIFEST = "manifest.json"
@@ -57,7 +61,6 @@ def new_folder(
     process that was killed left beside ``place`` is removed.
     """
     place = Path(os.path.abspath(place))
-    previous = previous_of(place)
     recover(place, keep)
     sweep(place.parent, place.name)
     if place.exists():
@@ -74,17 +77,29 @@ def new_folder(
     try:
         yield temporary
         write_manifest(temporary)
-        if place.exists():
-            place.rename(previous)
-        temporary.rename(place)
-        flush(place.parent)
+        put_in_place(temporary, place, keep)
     except BaseException:
-        if previous.exists() and not place.exists():
-            previous.rename(place)
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     finally:
         unlock(lock)
+
+
+def put_in_place(folder: Path, place: Path, keep: tuple[str, ...] = ()) -> None:
+    """Let a finished folder, on the same disk, take the place of what is at ``place``.
+
+    There is always either of them, at ``place`` or under the name of the previous version.
+    """
+    previous = previous_of(place)
+    try:
+        if place.exists():
+            place.rename(previous)
+        folder.rename(place)
+        flush(place.parent)
+    except BaseException:
+        if previous.exists() and not place.exists():
+            previous.rename(place)
+        raise
     recover(place, keep)
 
 

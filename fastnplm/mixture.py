@@ -198,7 +198,7 @@ class Mixture(LanguageModel):
         Raises ModelError naming the file and what is wrong with it.
         """
         found = find_folder(folder)
-        check_folder(found)
+        check_folder(found, ("config.json",))
         place = found / "config.json"
         config = read_json(place)
         if config.get("format") != FORMAT or config.get("kind") != KIND:
@@ -211,7 +211,7 @@ class Mixture(LanguageModel):
             raise ModelError(f"{place}: does not describe a mixture; it is damaged")
         try:
             weights = np.array(config.get("weights"), dtype=np.float64)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, OverflowError) as error:
             raise ModelError(f"{place}: its weights are no table of numbers") from error
         if weights.ndim != 2 or weights.shape[1] != size:
             raise ModelError(f"{place}: its weights are not those of {size} models")

@@ -26,6 +26,7 @@ from fastnplm.folder import check_folder, find_folder, new_folder, read_json
 from fastnplm.kneser_ney import kneser_ney
 from fastnplm.language_model import LanguageModel
 from fastnplm.smoothing import add_one, katz
+from fastnplm.tensors import write_tensors
 from fastnplm.vocabulary import Vocabulary
 
 __all__ = ["SMOOTHINGS", "NGram"]
@@ -112,8 +113,6 @@ class NGram(LanguageModel):
 
         An existing model folder is replaced at once, or refused if ``overwrite`` is false.
         """
-        from safetensors.numpy import save_file
-
         tables = self.backoff
         arrays: dict[str, np.ndarray] = {}
         for k in range(1, tables.order + 1):
@@ -136,8 +135,7 @@ class NGram(LanguageModel):
         with new_folder(folder, overwrite) as fresh:
             (fresh / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
             self.vocabulary.save(fresh / "vocabulary.tsv")
-            contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-            save_file(contiguous, str(fresh / "ngrams.safetensors"))
+            write_tensors(fresh / "ngrams.safetensors", arrays)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> NGram:
@@ -146,7 +144,7 @@ class NGram(LanguageModel):
         Raises ModelError naming the file and what is wrong with it.
         """
         found = find_folder(folder)
-        check_folder(found)
+        check_folder(found, ("config.json", "ngrams.safetensors", "vocabulary.tsv"))
         place = found / "config.json"
         config = read_json(place)
         if config.get("format") != FORMAT or config.get("kind") != KIND:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fastnplm import folder as folders
 from fastnplm.errors import CorpusError, TextError, VocabularyError
 from fastnplm.header import HEADER_NAME, TOKENS_NAME, VOCABULARY_NAME, Header, Report
 from fastnplm.lexicon import Encoded, Lexicon, Trouble
@@ -50,49 +51,26 @@ def folder_in_the_making(out: Path | None, overwrite: bool) -> Iterator[Path]:
             shutil.rmtree(making, ignore_errors=True)
             raise
         return
-    if out.exists() or out.is_symlink():
-        if not overwrite:
-            raise CorpusError(f"{out} exists already; choose another name or pass --overwrite")
-        if not (out / HEADER_NAME).is_file() and (not out.is_dir() or any(out.iterdir())):
-            raise CorpusError(f"{out} is not a corpus folder, so it is not overwritten")
     try:
-        making = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".tmp", dir=out.parent))
+        folders.recover(out)
+        if out.exists() or out.is_symlink():
+            if not overwrite:
+                raise CorpusError(f"{out} exists already; choose another name or pass --overwrite")
+            if not (out / HEADER_NAME).is_file() and (not out.is_dir() or any(out.iterdir())):
+                raise CorpusError(f"{out} is not a corpus folder, so it is not overwritten")
+        folders.sweep(out.parent, out.name)
+        making, lock = folders.locked_folder(out)
     except OSError as error:
         raise CorpusError(f"cannot write {out}: {out.parent}: {error.strerror or error}") from error
     try:
-        os.chmod(making, 0o777 & ~_umask())
         yield making
-        _put_in_place(making, out)
+        folders.flush(making)
+        folders.put_in_place(making, out)
     except BaseException:
         shutil.rmtree(making, ignore_errors=True)
         raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _put_in_place(making: Path, out: Path) -> None:
-    _flush_folder(making)
-    if out.exists():
-        old = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".old", dir=out.parent))
-        os.replace(out, old / out.name)
-        os.replace(making, out)
-        shutil.rmtree(old)
-    else:
-        os.rename(making, out)
-    _flush_folder(out.parent)
-
-
-def _flush_folder(folder: Path) -> None:
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    finally:
+        folders.unlock(lock)
 
 
 def prepare_corpus(

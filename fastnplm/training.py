@@ -226,13 +226,11 @@ class _Run:
         self.history.best_epoch, self.waited = self.epoch, 0
         last = self.epoch == self.epochs
         if self.out is not None or not last:
-            try:
-                storage.save(
-                    self.step.network, self.best_folder, overwrite=True,
-                    extra={"training": self.settings, "epoch": self.epoch},
-                )  # fmt: skip
-            except ModelError as error:
-                self._diverged(str(error), factor)
+            self._require_finite(factor)
+            storage.save(
+                self.step.network, self.best_folder, overwrite=True,
+                extra={"training": self.settings, "epoch": self.epoch},
+            )  # fmt: skip
 
     def _write_history(self):
         if self.out is not None and self.out.is_dir():
@@ -285,10 +283,8 @@ class _Run:
             "decay": self.step.decay_totals(),
             "history": self.history.epochs,
         }
-        try:
-            checkpoint.save(self.out, self.step, state)
-        except ModelError as error:
-            self._diverged(str(error), 1.0)
+        self._require_finite(1.0)
+        checkpoint.save(self.out, self.step, state)
         self.saved_at = time.monotonic()
 
     def resume(self):

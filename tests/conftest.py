@@ -4,6 +4,13 @@ from pathlib import Path
 import pytest
 
 
+def pytest_addoption(parser):
+    group = parser.getgroup("fastnplm", "how long the tests of robustness run")
+    group.addoption("--stops", type=int, default=2, help="random stops of each resumed run")
+    group.addoption("--kills", type=int, default=200, help="processes killed while they train")
+    group.addoption("--executions", type=int, default=2000, help="of each fuzzed reader and kernel")
+
+
 @pytest.fixture(scope="session")
 def data() -> Path:
     """The folder of corpora beside the checkout, or where FASTNPLM_DATA says."""
