@@ -11,12 +11,18 @@ import time
 
 def make(name, workload, threads):
     """The contender ``name`` for ``workload``; raises UnavailableError with the reason."""
-    from . import contenders, sampled, torch_contenders
+    if name.startswith("torch"):  # imported here alone: it brings an OpenMP of its own
+        from . import torch_contenders
 
-    if workload.loss == "softmax":
-        known = contenders.CONTENDERS | torch_contenders.CONTENDERS
+        known = torch_contenders.CONTENDERS | torch_contenders.SAMPLED
+    elif workload.loss == "softmax":
+        from . import contenders, probe
+
+        known = contenders.CONTENDERS | probe.CONTENDERS
     else:
-        known = sampled.CONTENDERS | torch_contenders.SAMPLED
+        from . import sampled
+
+        known = sampled.CONTENDERS
     return known[name](workload, threads)
 
 

@@ -1,0 +1,55 @@
+"""Where a step's time goes: the share of each kernel, and of the Python around them."""
+
+import collections
+import statistics
+import time
+
+from . import contenders, rounds, workloads
+
+
+class _Timed:
+    """A kernel module whose functions add their time to ``seconds``, by name."""
+
+    def __init__(self, module):
+        self._module = module
+        self.seconds = collections.Counter()
+
+    def __getattr__(self, name):
+        found = getattr(self._module, name)
+        if not callable(found):
+            return found
+
+        def timed(*arguments, **settings):
+            start = time.perf_counter()
+            try:
+                return found(*arguments, **settings)
+            finally:
+                self.seconds[name] += time.perf_counter() - start
+
+        return timed
+
+
+def measure(workload, threads=1, count=5, lock=None, contender=contenders.Ours):
+    """Median seconds of each part of a step, over ``count`` rounds: a dict by kernel name.
+
+    "rest" is what the step takes beyond its kernels: drawing random bits, and Python.
+    """
+    made = contender(workload, threads)
+    step = made._step
+    step.kernels = step._layer._kernels = timed = _Timed(step.kernels)
+    batches = workloads.Batches(workload)
+    found = []
+    for _ in range(count):
+        with rounds.quiet(lock):
+            made.step(*batches.next(), workloads.LEARNING_RATE)
+            timed.seconds.clear()
+            start = time.perf_counter()
+            steps = 0
+            while steps < 1 or time.perf_counter() - start < 0.3:
+                made.step(*batches.next(), workloads.LEARNING_RATE)
+                steps += 1
+            whole = (time.perf_counter() - start) / steps
+        parts = {name: seconds / steps for name, seconds in timed.seconds.items()}
+        parts["rest"] = whole - sum(parts.values())
+        found.append(parts)
+    return {name: statistics.median(parts[name] for parts in found) for name in found[0]}
