@@ -4,7 +4,9 @@ import collections
 import statistics
 import time
 
-from . import contenders, rounds, workloads
+from fastnplm.step import Step
+
+from . import rounds, workloads
 
 
 class _Timed:
@@ -29,24 +31,27 @@ class _Timed:
         return timed
 
 
-def measure(workload, threads=1, count=5, lock=None, contender=contenders.Ours):
+def measure(workload, kernels="native", threads=1, count=5, lock=None):
     """Median seconds of each part of a step, over ``count`` rounds: a dict by kernel name.
 
     "rest" is what the step takes beyond its kernels: drawing random bits, and Python.
     """
-    made = contender(workload, threads)
-    step = made._step
-    step.kernels = step._layer._kernels = timed = _Timed(step.kernels)
+    network = workloads.network(workload)
+    timed = _Timed(network.kernels(kernels))
+    network.kernels = lambda name: timed
+    step = Step(
+        network, workload.optimizer, workload.batch, threads=threads, buffer_mib=workload.buffer
+    )
     batches = workloads.Batches(workload)
     found = []
     for _ in range(count):
         with rounds.quiet(lock):
-            made.step(*batches.next(), workloads.LEARNING_RATE)
+            step(*batches.next())
             timed.seconds.clear()
             start = time.perf_counter()
             steps = 0
             while steps < 1 or time.perf_counter() - start < 0.3:
-                made.step(*batches.next(), workloads.LEARNING_RATE)
+                step(*batches.next())
                 steps += 1
             whole = (time.perf_counter() - start) / steps
         parts = {name: seconds / steps for name, seconds in timed.seconds.items()}

@@ -1,0 +1,137 @@
+"""What the suite is there to show: each goal, and how it is read off the results."""
+
+import dataclasses
+
+from . import rounds
+
+
+@dataclasses.dataclass(frozen=True)
+class Goal:
+    """``subject`` is to be at least ``needed`` times as fast as ``peer``; ``aim`` is the hope.
+
+    size, threads : of the results that are compared; both sides in the same rounds
+    """
+
+    size: str
+    subject: str
+    peer: str
+    needed: float
+    aim: float | None = None
+    threads: int = 1
+
+    def measured(self, results):
+        """(lower quartile, median, upper quartile) of the ratio, or None without both sides."""
+        chosen = {
+            record["contender"]: record
+            for record in results
+            if record["workload"]["name"] == self.size and record["threads"] == self.threads
+        }
+        mine, other = chosen.get(self.subject), chosen.get(self.peer)
+        if not (mine and other and mine["seconds"] and other["seconds"]):
+            return None
+        return ratio(mine, other)
+
+
+def ratio(mine, other):
+    """Quartiles over rounds of other's seconds over mine: how many times as fast mine is."""
+    pairs = zip(mine["seconds"], other["seconds"], strict=True)
+    return rounds.quartiles([b / a for a, b in pairs])
+
+
+FLOAT32, BF16 = "native", "native bf16"
+GOALS = (
+    Goal("S", FLOAT32, "roof", 1.08, 1.15),
+    Goal("M", FLOAT32, "roof", 1.00, 1.08),
+    Goal("L", FLOAT32, "roof", 1.00, 1.08),
+    Goal("S", FLOAT32, "torch", 1.8),
+    Goal("M", FLOAT32, "torch", 2.0),
+    Goal("L", FLOAT32, "torch", 2.4),
+    Goal("S", FLOAT32, "torch tuned", 1.4),
+    Goal("M", FLOAT32, "torch tuned", 1.2, 1.35),
+    Goal("S", FLOAT32, "numpy tuned", 1.5),
+    Goal("M", FLOAT32, "numpy tuned", 1.12, 1.2),
+    Goal("L", FLOAT32, "numpy tuned", 1.1),
+    Goal("S", FLOAT32, "numpy plain", 2.0),
+    Goal("M", FLOAT32, "numpy plain", 1.4),
+    Goal("S", BF16, "roof", 1.85, 2.0),
+    Goal("M", BF16, "roof", 1.95, 2.1),
+    Goal("L", BF16, "roof", 1.95, 2.1),
+    Goal("S", BF16, "torch", 3.0),
+    Goal("M", BF16, "torch", 4.0),
+    Goal("L", BF16, "torch", 5.0),
+    Goal("M", "native no buffer", FLOAT32, 1 / 1.35),
+    Goal("L", "native default buffer", FLOAT32, 1 / 1.35),
+    Goal("S", "numba", "numpy tuned", 1.0),
+    Goal("M", "numba", "numpy tuned", 1.0),
+    Goal("tiny", FLOAT32, "torch", 5.0),
+    Goal("ns-50k", FLOAT32, "torch sparse", 4.5, 6.0),
+    Goal("ns-50k", FLOAT32, "torch sparse tuned", 3.8),
+    Goal("ns-50k", FLOAT32, "numpy tuned", 9.0),
+    Goal("ns-200k", FLOAT32, "torch sparse", 4.5, 6.0),
+    Goal("ns-200k", FLOAT32, "torch sparse tuned", 3.8),
+    Goal("ns-200k", FLOAT32, "numpy tuned", 9.0),
+)
+THREAD_GAIN = {"S": 0.90, "M": 0.93, "L": 0.93}  # of what the multiply-add probe gains
+SAMPLED_GROWTH = 0.6  # speed at V = 2,000,000 against that at 50,000
+SAMPLED_THREADS = 1.7  # two threads against one
+SAMPLED_SOFTMAX = 300.0  # tokens a second against the exact softmax, V = 200,000
+OPTIMIZER_COST = 1.25  # an Adagrad or Adam step against an SGD step
+ENDTOEND = {
+    "fastnplm bare step": (0.9, None),
+    "gensim CBOW": (0.65, 0.9),
+    "gensim skip-gram": (2.5, 3.0),
+}
+
+
+def others(sections):
+    """Goals that compare across settings: (what, needed, aim, measured), measured maybe None."""
+    found = []
+    for size, needed in THREAD_GAIN.items():
+        for subject in (FLOAT32, BF16):
+            gain = _thread_gain(sections.get("threads", []), size, subject)
+            what = f"{size}: {subject}, two threads' gain, share of the probe's"
+            found.append((what, needed, None, gain))
+    sampled = sections.get("sampled", [])
+
+    def speed(size, threads=1, loss="ns", shared=1):
+        for record in sampled:
+            w = record["workload"]
+            named = (w["name"], w["loss"], w["shared"], record["contender"], record["threads"])
+            if named == (size, loss, shared, FLOAT32, threads) and record["seconds"]:
+                return record["tokens_per_second"]
+        return None
+
+    def against(one, other):
+        return one / other if one and other else None
+
+    growth = against(speed("ns-2M"), speed("ns-50k"))
+    found.append(("ns: speed at V = 2M against 50k", SAMPLED_GROWTH, None, growth))
+    two = against(speed("ns-50k", threads=2), speed("ns-50k"))
+    found.append(("ns, V = 50k: two threads against one", SAMPLED_THREADS, None, two))
+    exact = against(speed("ns-200k"), speed("softmax-200k", loss="softmax"))
+    found.append(("ns against the exact softmax, V = 200k", SAMPLED_SOFTMAX, None, exact))
+    rules = {r["workload"]["optimizer"]: r for r in sections.get("optimizers", []) if r["seconds"]}
+    for rule in ("adagrad", "adam"):
+        cost = ratio(rules[rule], rules["sgd"])[1] if {rule, "sgd"} <= set(rules) else None
+        found.append((f"M: sgd step against {rule} step", 1 / OPTIMIZER_COST, None, cost))
+    rates = sections.get("endtoend", {})
+    for name, (needed, aim) in ENDTOEND.items():
+        if name in rates:
+            pairs = zip(rates["fastnplm train"], rates[name], strict=True)
+            share = rounds.quartiles([a / b for a, b in pairs])[1]
+            found.append((f"fastnplm train --loss ns against {name}", needed, aim, share))
+    return found
+
+
+def _thread_gain(results, size, subject):
+    """Two threads' gain of ``subject`` over the probe's in the same round, the median."""
+    chosen = {
+        (record["contender"], record["threads"]): record["seconds"]
+        for record in results
+        if record["workload"]["name"] == size and record["seconds"]
+    }
+    wanted = [(name, threads) for name in (subject, "probe") for threads in (1, 2)]
+    if any(key not in chosen for key in wanted):
+        return None
+    series = zip(*(chosen[key] for key in wanted), strict=True)
+    return rounds.quartiles([(one / two) / (p1 / p2) for one, two, p1, p2 in series])[1]

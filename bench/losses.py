@@ -1,0 +1,153 @@
+"""Which loss to choose: tokens a second and memory for each, and perplexity against seconds.
+
+Throughput is measured on Zipf-distributed ids for V = 10k, 50k and 200k. Perplexity against
+seconds comes from real text (``--text`` and ``--valid``); only the steps are timed, validation
+is not. ``python -m bench.losses --text train.txt --valid valid.txt --output losses.json``.
+"""
+
+import argparse
+import dataclasses
+import json
+import math
+import time
+from pathlib import Path
+
+import fastnplm
+from fastnplm.batches import Epoch
+from fastnplm.loss import NCE, NegativeSampling, Softmax
+from fastnplm.schedule import resolve as schedule_for
+from fastnplm.step import Step
+
+from . import rounds, scaling, workloads
+
+VOCABULARIES = (10_000, 50_000, 200_000)
+NEGATIVES = (10, 50, 200)
+HOLD_SECONDS = 20  # a lock is held no longer than about this
+BASE = dataclasses.replace(workloads.SAMPLED["ns-50k"], name="losses")
+
+
+def settings(vocabularies=VOCABULARIES, negatives=NEGATIVES):
+    """The workloads of the table: softmax, and ns and nce for each K, noise for each example."""
+    found = []
+    for size in vocabularies:
+        base = dataclasses.replace(BASE, vocabulary=size)
+        found.append(dataclasses.replace(base, loss="softmax"))
+        found += [
+            dataclasses.replace(base, loss=loss, negatives=count)
+            for loss in ("ns", "nce")
+            for count in negatives
+        ]
+    return found
+
+
+def speed(threads=1, count=3, lock=None, tell=None, chosen=None):
+    """Results of the native step for each workload of the table, and its extra memory."""
+    found = []
+    for workload in chosen or settings():
+        (result,) = rounds.measure([("native", workload, threads)], count, lock, False, tell=tell)
+        record = result.record()
+        if not result.unavailable:
+            record |= scaling.memory(workload, ["native"], threads)[0]
+            record["workload"] = dataclasses.asdict(workload)
+        found.append(record)
+    return found
+
+
+def quality(text, valid, epochs, threads=None, lock=None, tell=print, batch=256, lr=1e-3, seed=0):
+    """Train with each loss of ``epochs`` and follow the exact validation perplexity.
+
+    epochs : dict from a loss object to how many epochs it is given (its cosine schedule ends
+    there). Returns a list of dicts: loss, negatives, and ``curve``, of [seconds, perplexity].
+    """
+    corpus = fastnplm.Corpus.prepare(text, min_count=1)
+    with corpus, fastnplm.Corpus.prepare(valid, vocabulary=corpus.vocabulary) as held_out:
+        found = []
+        for loss, count in epochs.items():
+            curve = _curve(corpus, held_out, loss, count, threads, lock, batch, lr, seed, tell)
+            named = {"loss": loss.name, "negatives": getattr(loss, "negatives", None)}
+            named |= {"shared": getattr(loss, "shared", None), "epochs": count, "curve": curve}
+            found.append(named | {"vocabulary": len(corpus.vocabulary), "batch": batch})
+    return found
+
+
+def _curve(corpus, valid, loss, epochs, threads, lock, batch, lr, seed, tell):
+    model = fastnplm.NPLM(corpus.vocabulary, context=4, dim=100, hidden=200, seed=seed)
+    model.adopt(loss)
+    step = Step(model, fastnplm.optimizer.resolve("adam", lr=lr), batch, threads=threads)
+    schedule = schedule_for("cosine")
+    per_epoch = -(-len(corpus.tokens) // batch)
+    spent, curve, contexts, targets = 0.0, [], *_arrays(batch, model.context)
+    for epoch in range(epochs):
+        order = iter(Epoch(len(corpus.tokens), batch, seed, epoch))
+        running = True
+        while running:
+            with rounds.quiet(lock):
+                began = time.perf_counter()
+                while time.perf_counter() - began < HOLD_SECONDS:
+                    positions = next(order, None)
+                    if positions is None:
+                        running = False
+                        break
+                    size = len(positions)
+                    step.kernels.form_contexts(
+                        corpus.tokens, positions, corpus.vocabulary.start_id,
+                        corpus.vocabulary.end_id, contexts[:size], targets[:size],
+                    )  # fmt: skip
+                    factor = schedule.factor(step.state.updates + 1, epochs * per_epoch)
+                    step(contexts[:size], targets[:size], factor=factor)
+                spent += time.perf_counter() - began
+        step.finish()
+        perplexity = fastnplm.evaluate(model, valid, threads=threads).perplexity
+        curve.append([spent, perplexity])
+        tell(f"{loss}: epoch {epoch + 1}, {spent:.1f} s, perplexity {perplexity:.2f}")
+    return curve
+
+
+def _arrays(batch, context):
+    import numpy as np
+
+    return np.empty((batch, context), np.int32), np.empty(batch, np.int32)
+
+
+def seconds_to(curve, perplexity):
+    """Seconds at which a curve first reaches ``perplexity``, between epochs along a line in
+    log seconds; None if it never does."""
+    before = None
+    for seconds, reached in curve:
+        if reached <= perplexity:
+            if before is None:
+                return seconds
+            share = (before[1] - perplexity) / (before[1] - reached)
+            return math.exp((1 - share) * math.log(before[0]) + share * math.log(seconds))
+        before = (seconds, reached)
+    return None
+
+
+def usual(softmax_epochs=4, sampled_epochs=8, negatives=NEGATIVES):
+    """The losses of the table with their epochs."""
+    chosen = {Softmax(): softmax_epochs}
+    for made in (NegativeSampling, NCE):
+        chosen |= {made(count): sampled_epochs for count in negatives}
+    return chosen
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(prog="python -m bench.losses", description=__doc__)
+    parser.add_argument("--text", help="training text")
+    parser.add_argument("--valid", help="validation text")
+    parser.add_argument("--softmax-epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=8, help="of the sampled losses")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--lock", help="a file whose lock is held while steps are timed")
+    parser.add_argument("--output", type=Path, required=True)
+    given = parser.parse_args(argv)
+    if given.text:
+        chosen = usual(given.softmax_epochs, given.epochs)
+        found = quality(given.text, given.valid, chosen, given.threads, given.lock)
+    else:
+        found = speed(given.threads, lock=given.lock)
+    given.output.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,224 @@
+"""The benchmark suite: contenders do the same step, wrong ones are caught, reports render."""
+
+import dataclasses
+import json
+import threading
+
+import numpy as np
+import pytest
+
+from bench import (
+    check,
+    contenders,
+    criteria,
+    kernel_check,
+    kernels,
+    report,
+    rounds,
+    sampled,
+    torch_contenders,
+    workloads,
+)
+
+SMALL = workloads.Workload("small", 301, 7, 13, 33, context=3)
+SMALL_SAMPLED = dataclasses.replace(SMALL, vocabulary=53, loss="ns", negatives=5)
+
+
+@pytest.fixture(scope="module")
+def softmax():
+    return check.Expected.compute(SMALL)
+
+
+@pytest.fixture(scope="module", params=["ns", "nce"])
+def noise(request):
+    return check.Expected.compute(dataclasses.replace(SMALL_SAMPLED, loss=request.param))
+
+
+def made(known, name, workload):
+    try:
+        return known[name](workload, 1)
+    except contenders.UnavailableError as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.mark.parametrize("name", [name for name in contenders.CONTENDERS if name != "roof"])
+def test_contender_makes_the_float64_step(softmax, name):
+    softmax.check(name, made(contenders.CONTENDERS, name, SMALL))
+
+
+@pytest.mark.parametrize("name", torch_contenders.CONTENDERS)
+def test_torch_makes_the_float64_step(softmax, name):
+    softmax.check(name, made(torch_contenders.CONTENDERS, name, SMALL))
+
+
+@pytest.mark.parametrize("name", sampled.CONTENDERS | torch_contenders.SAMPLED)
+def test_sampled_contender_makes_the_float64_step(noise, name):
+    known = sampled.CONTENDERS | torch_contenders.SAMPLED
+    noise.check(name, made(known, name, noise.workload))
+
+
+def test_noise_shared_by_a_block():
+    workload = dataclasses.replace(SMALL_SAMPLED, shared=4)
+    expected = check.Expected.compute(workload)
+    expected.check("numpy tuned", sampled.NumpySampled(workload, 1))
+
+
+class Lazy(contenders.PlainNumpy):
+    """Broken on purpose: the output bias stays as it is."""
+
+    def step(self, contexts, targets, rate):
+        before = self.parameters["output_bias"].copy()
+        loss = super().step(contexts, targets, rate)
+        self.parameters["output_bias"][:] = before
+        return loss
+
+
+class Overwriting(contenders.PlainNumpy):
+    """Broken on purpose: of a word's gradients only the last counts."""
+
+    def step(self, contexts, targets, rate):
+        before = self.parameters["embedding"].copy()
+        loss = super().step(contexts, targets, rate)
+        change = self.parameters["embedding"] - before
+        ids, counts = np.unique(contexts, return_counts=True)
+        self.parameters["embedding"][ids] = before[ids] + change[ids] / counts[:, None]
+        return loss
+
+
+class OffLoss(contenders.PlainNumpy):
+    """Broken on purpose: the loss it returns is too large by a constant."""
+
+    def step(self, contexts, targets, rate):
+        return super().step(contexts, targets, rate) + 0.1
+
+
+@pytest.mark.parametrize("broken", [Lazy, Overwriting, OffLoss])
+def test_wrong_contender_is_not_timed(softmax, broken):
+    with pytest.raises(check.WrongResultError):
+        softmax.check("broken", broken(SMALL, 1))
+
+
+def test_expected_step_survives_its_files(softmax, tmp_path):
+    softmax.save(tmp_path)
+    loaded = check.Expected.load(tmp_path)
+    assert loaded.loss == softmax.loss
+    assert loaded.workload == SMALL
+    loaded.check("numpy tuned", contenders.TunedNumpy(SMALL, 1))
+
+
+@pytest.mark.parametrize("case", kernels.cases(SMALL), ids=lambda case: case.name)
+def test_kernels_agree_before_they_are_timed(case):
+    for name, module in kernels.modules().items():
+        kernel_check.check(case, name, module)
+
+
+def test_kernel_check_catches_a_wrong_kernel():
+    case = next(case for case in kernels.cases(SMALL) if case.name == "bias_tanh")
+
+    class Broken:
+        @staticmethod
+        def bias_tanh(bias, hidden, threads=1):
+            hidden += bias
+
+    with pytest.raises(check.WrongResultError, match="hidden differs"):
+        kernel_check.check(case, "broken", Broken)
+
+
+def test_batches_are_zipf_and_never_target_the_start():
+    workload = dataclasses.replace(SMALL, batch=20_000)
+    contexts, targets = workloads.Batches(workload, count=1).next()
+    assert contexts.dtype == targets.dtype == np.int32
+    assert contexts.min() >= 0
+    assert contexts.max() < workload.vocabulary
+    assert not (targets == workloads.Words.start_id).any()
+    share = (contexts == 0).mean()
+    expected = workloads.zipf(workload.vocabulary)[0]
+    assert abs(share - expected) < 5 * np.sqrt(expected / contexts.size)
+
+
+@pytest.mark.slow
+def test_workers_run_in_interleaved_rounds(tmp_path):
+    names = ("roof", "reference", "numpy plain")
+    results = rounds.measure(
+        [(name, SMALL, 1) for name in names], 2, str(tmp_path / "lock"), tell=lambda line: None
+    )
+    assert [len(result.seconds) for result in results] == [2, 2, 2]
+    assert [result.checked for result in results] == [False, True, True]
+    assert all(seconds > 0 for result in results for seconds in result.seconds)
+
+
+def test_lock_keeps_others_out(tmp_path):
+    path, order = str(tmp_path / "lock"), []
+
+    def other():
+        with rounds.quiet(path):
+            order.append("other")
+
+    with rounds.quiet(path):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join(0.1)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "other"]
+
+
+def fake(name, seconds, size="S", threads=1):
+    workload = workloads.SIZES[size]
+    return rounds.Result(name, workload, threads, list(seconds)).record()
+
+
+def test_ratio_is_taken_round_by_round():
+    mine, other = fake("native", [1.0, 2.0, 4.0]), fake("roof", [2.0, 2.0, 12.0])
+    assert criteria.ratio(mine, other) == (1.5, 2.0, 2.5)
+
+
+def test_goal_measures_only_its_own_size_and_threads():
+    goal = criteria.Goal("S", "native", "roof", 1.08)
+    results = [fake("native", [1.0], "M"), fake("roof", [9.0], "M"), fake("native", [1.0])]
+    assert goal.measured(results) is None
+    assert goal.measured([*results, fake("roof", [1.5])]) == (1.5, 1.5, 1.5)
+
+
+def test_report_renders_every_section(tmp_path):
+    steps = [fake("roof", [2.0, 2.0]), fake("native", [1.0, 1.0]), fake("torch", [3.0, 3.0])]
+    steps.append(rounds.Result("numba", workloads.SIZES["S"], 1, unavailable="no numba").record())
+    threads = [
+        fake(name, [1.0 / t, 1.0 / t], threads=t) for name in ("probe", "native") for t in (1, 2)
+    ]
+    curve = [[10.0, 300.0], [20.0, 200.0]]
+    run = {"loss": "softmax", "negatives": None, "shared": None, "epochs": 2, "curve": curve}
+    ladder = [fake(name, [1.0]) for name in ("roof", "native")]
+    found = {
+        "machine": {"processor": "some processor", "instruction_sets": ["avx2"]},
+        "peaks": {"unavailable": "no C compiler"},
+        "sections": {
+            "steps": steps,
+            "sampled": [fake("native", [1.0, 1.0], "ns-50k")],
+            "threads": threads,
+            "optimizers": [fake("native", [1.0, 1.0], "M")],
+            "memory": [
+                {"contender": "native", "workload": "S", "extra_bytes": 2**20, "scores_bytes": 8}
+            ],
+            "parts": {"S": {"softmax_step": 0.9, "rest": 0.1}},
+            "kernels": [
+                {"kernel": "gather_rows", "module": "native", "median": 1e-6, "flops": 0.0,
+                 "moved": 1e3, "limit_seconds": 5e-7, "binds": "bandwidth", "workload": "S"}
+            ],
+            "ladders": {"vocabulary": ladder},
+            "losses": [fake("native", [1.0], "ns-50k") | {"extra_bytes": 10}],
+            "quality": [run | {"vocabulary": 99, "batch": 4}],
+            "endtoend": {"fastnplm train": [9.0], "fastnplm bare step": [10.0]},
+        },
+    }  # fmt: skip
+    text = report.markdown(found)
+    assert "| S: native against roof | 1.08 | 1.15 | 2.00 | aim reached |" in text
+    assert "| S: native against torch | 1.80 |  | 3.00 | reached |" in text
+    assert "no numba" in text
+    assert "| fastnplm bare step | 10 | 0.90 |" in text
+    assert "| softmax_step | 900.000 | 90.0% |" in text
+    path = tmp_path / "found.json"
+    path.write_text(json.dumps(found))
+    report.main([str(path), "-o", str(tmp_path / "report.md"), "--plots", str(tmp_path)])
+    assert (tmp_path / "report.md").read_text() == text
+    assert len(list(tmp_path.glob("*.svg"))) == 4
