@@ -2,10 +2,15 @@
 
 import dataclasses
 import json
+import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
+
+# The suite is run from a checkout and never installed; last, so that it hides no installed module.
+sys.path.append(str(Path(__file__).parents[1]))
 
 from bench import (
     check,
