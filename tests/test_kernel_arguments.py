@@ -130,7 +130,8 @@ OTHERS = {  # name -> what is made of an array
 }
 
 
-def _others(value):
+def others_of(value):
+    """(what is odd about it, the array made odd), for whatever can be."""
     for kind, make in OTHERS.items():
         if kind in ("opposite byte order", "misaligned") and value.itemsize == 1:
             continue
@@ -182,7 +183,7 @@ def test_other_arrays_are_refused(subject, kernel):
     with subject() as module:
         given = arrays_of(module, kernel)
         for name in arrays(given):
-            for kind, other in _others(given[name]):
+            for kind, other in others_of(given[name]):
                 if not _may_differ(module, kernel, name, kind):
                     arguments = {**arrays_of(module, kernel), name: other}
                     with _saying(f"{kernel}: {name} as {kind}"):
@@ -311,7 +312,7 @@ def test_threads_do_not_change_a_bit(subject, kernel):
 
 
 @pytest.mark.parametrize("subject", EVERYONE)
-def test_an_examples_score_does_not_depend_on_the_others(subject):
+def test_an_examples_score_does_not_depend_on_theothers_of(subject):
     case = next(
         c for c in cases.every() if c.kernel == "softmax_forward" and c.label.startswith("B257 H50")
     )
