@@ -1,5 +1,6 @@
 """Training: epochs of steps, validation, the best model kept, a history of both."""
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -68,7 +69,11 @@ def train(model, corpus, valid=None, **settings):
             _begin_with(plan.init_vectors, model, plan.quiet)
         size = min(plan.batch_size, len(corpus.tokens))
         step = Step(model, plan.optimizer, size, **plan.step())
-        with tempfile.TemporaryDirectory(prefix="fastnplm-") as temporary:
+        # only without an output folder is there anything to keep elsewhere
+        place = contextlib.nullcontext("")
+        if plan.out is None:
+            place = tempfile.TemporaryDirectory(prefix="fastnplm-")
+        with place as temporary:
             run = _Run(step, corpus, valid, plan, Path(temporary))
             if plan.resume:
                 run.resume()
