@@ -31,7 +31,10 @@ KIND = "mixture"
 BUCKETS = 20
 """Bins of a context's count for each length: 0, 1, 2-3, 4-7, and so on; the last is open."""
 PRIOR = 30.0
-"""Each bin also counts this many imaginary tokens that are shared out by the fixed weights."""
+"""Each bin also counts this many imaginary tokens that are shared out by the fixed weights.
+
+On halves of PTB's validation text 3 to 30 do equally well and 300 worse. There, bins by length and
+count do better than by length alone or by how often the two words before occurred."""
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
