@@ -104,9 +104,9 @@ class Build(build_ext):
             source = f"{SOURCES}/{stem}.c"
             out = os.path.join(self.build_temp, target or "once", f"{stem}.o")
             inputs = [source, __file__, *headers]
-            if not self.force and os.path.exists(out):
-                if os.path.getmtime(out) > max(map(os.path.getmtime, inputs)):
-                    return out
+            newest = max(map(os.path.getmtime, inputs))
+            if not self.force and os.path.exists(out) and os.path.getmtime(out) > newest:
+                return out
             os.makedirs(os.path.dirname(out), exist_ok=True)
             flags = [*FLAGS, *openmp, "-I" + SOURCES]
             flags += [*targets[target], f"-DFASTNPLM_TARGET={target}"] if target else define

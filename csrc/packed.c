@@ -1,6 +1,7 @@
 /* The product's packing and its inner loop, whose sums all stay in registers. */
 #include "packed.h"
 
+#include "product.h"
 #include "vector_math.h"
 
 /* Columns of this panel, as packed. */
@@ -53,63 +54,86 @@ void FASTNPLM_NAME(pack_transposed)(const float *b, ptrdiff_t b_column, ptrdiff_
     }
 }
 
-/* Rows rows (at most SCORE_ROWS, a constant after inlining) of a panel of vectors vectors. */
-INLINE void tile(const struct product *p, int rows, int vectors, ptrdiff_t row, ptrdiff_t column,
-                 ptrdiff_t from, ptrdiff_t to) {
-    vector sums[SCORE_ROWS][2];
-UNROLL
-    for (int r = 0; r < rows; r++)
-UNROLL
-        for (int v = 0; v < vectors; v++)
-            sums[r][v] = (vector){0};
-    const float *a = p->a + row * p->a_row + from * p->a_depth;
-    const float *b = p->packed + column * p->depth + from * vectors * LANES;
-    ptrdiff_t a_row = p->a_row, a_depth = p->a_depth;
-    for (ptrdiff_t k = from; k < to; k++) {
-        vector values[2];
-UNROLL
-        for (int v = 0; v < vectors; v++)
-            values[v] = vector_load(b + v * LANES);
-UNROLL
-        for (int r = 0; r < rows; r++)
-UNROLL
-            for (int v = 0; v < vectors; v++)
-                sums[r][v] += a[r * a_row] * values[v];
-        a += a_depth;
+/* How a lies: its rows one after another, or its columns. */
+enum side { ROWS_OF_A, COLUMNS_OF_A };
+
+/* sums = rows of a times vectors of a panel, over k in [from, to): rows, vectors and side are
+ * constants after inlining, so the sums are registers. */
+INLINE void multiply(const struct product *p, const enum side side, const int rows,
+                     const int vectors, const float *a, const float *b, ptrdiff_t steps,
+                     vector sums[SCORE_ROWS][2]) {
+    struct row_addresses at = row_addresses(a, p->a_row);
+    ptrdiff_t a_depth = p->a_depth;
+    for (ptrdiff_t k = 0; k < steps; k++) {
+        const vector b0 = vector_load(b), b1 = vectors > 1 ? vector_load(b + LANES) : b0;
         b += vectors * LANES;
-    }
-    int last = to == p->depth;
-UNROLL
-    for (int r = 0; r < rows; r++) {
-UNROLL
-        for (int v = 0; v < vectors; v++) {
-            ptrdiff_t j = column + v * LANES;
-            ptrdiff_t left = p->columns - j;
-            float *out = p->out + (row + r) * p->out_row + j;
-            vector value = sums[r][v];
-            if (left >= LANES) {
-                if (from > 0)
-                    value += vector_load(out);
-                if (last && p->tanh_bias)
-                    value = vector_tanh(value + vector_load(p->tanh_bias + j));
-                vector_store(out, value);
-            } else {
-                if (from > 0)
-                    value += vector_load_first(out, left);
-                if (last && p->tanh_bias)
-                    value = vector_tanh(value + vector_load_first(p->tanh_bias + j, left));
-                vector_store_first(out, value, left);
-            }
+        UNROLL for (int r = 0; r < rows; r++) {
+            const vector x = side == ROWS_OF_A ? row_splat(&at, r) : vector_splat(a[r]);
+            sums[r][0] += x * b0;
+            if (vectors > 1)
+                sums[r][1] += x * b1;
+        }
+        if (side == ROWS_OF_A) {
+            at.low += sizeof(float);
+            at.high += sizeof(float);
+            __asm__("" : "+r"(at.low), "+r"(at.high));
+        } else {
+            a += a_depth;
         }
     }
 }
 
+INLINE void tile(const struct product *p, const enum side side, const int rows, const int vectors,
+                 ptrdiff_t row, ptrdiff_t column, ptrdiff_t from, ptrdiff_t to) {
+    vector sums[SCORE_ROWS][2];
+    UNROLL for (int r = 0; r < rows; r++) sums[r][0] = sums[r][1] = (vector){0};
+    const float *a = p->a + row * p->a_row + from * p->a_depth;
+    const float *b = p->packed + column * p->depth + from * vectors * LANES;
+    multiply(p, side, rows, vectors, a, b, to - from, sums);
+    const float *bias = to == p->depth ? p->tanh_bias : NULL;
+    UNROLL for (int v = 0; v < vectors; v++) {
+        ptrdiff_t j = column + v * LANES;
+        ptrdiff_t left = p->columns - j;
+        float *out = p->out + row * p->out_row + j;
+        UNROLL for (int r = 0; r < rows; r++, out += p->out_row) {
+            vector value = sums[r][v];
+            if (left >= LANES) {
+                if (from > 0)
+                    value += vector_load(out);
+                vector_store(out, value);
+            } else {
+                if (from > 0)
+                    value += vector_load_first(out, left);
+                vector_store_first(out, value, left);
+            }
+        }
+    }
+    if (bias)
+        for (int r = 0; r < rows; r++) {
+            float *out = p->out + (row + r) * p->out_row;
+            for (ptrdiff_t j = column; j < column + vectors * LANES && j < p->columns; j += LANES) {
+                ptrdiff_t left = p->columns - j;
+                if (left >= LANES)
+                    vector_store(out + j, vector_tanh(vector_load(out + j) + vector_load(bias + j)));
+                else
+                    vector_store_first(out + j,
+                                       vector_tanh(vector_load_first(out + j, left) +
+                                                   vector_load_first(bias + j, left)),
+                                       left);
+            }
+        }
+}
+
 #define TILE(rows)                                                                                 \
     case rows:                                                                                     \
-        if (vectors == 1)                                                                          \
-            tile(p, rows, 1, row, column, from, to);                                               \
+        if (p->a_row == 1 && vectors == 1)                                                         \
+            tile(p, COLUMNS_OF_A, rows, 1, row, column, from, to);                                 \
+        else if (p->a_row == 1)                                                                    \
+            tile(p, COLUMNS_OF_A, rows, 2, row, column, from, to);                                 \
+        else if (vectors == 1)                                                                     \
+            tile(p, ROWS_OF_A, rows, 1, row, column, from, to);                                    \
         else                                                                                       \
-            tile(p, rows, 2, row, column, from, to);                                \
+            tile(p, ROWS_OF_A, rows, 2, row, column, from, to);                                    \
         break;
 
 static void any_tile(const struct product *p, int rows, int vectors, ptrdiff_t row,

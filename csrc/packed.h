@@ -19,7 +19,7 @@
 struct product {
     ptrdiff_t rows, columns, depth;
     const float *a;
-    ptrdiff_t a_row, a_depth; /* steps of a along i and along k */
+    ptrdiff_t a_row, a_depth; /* steps of a along i and along k: one of them is 1 */
     const float *packed;
     float *out;
     ptrdiff_t out_row;
