@@ -20,6 +20,7 @@ from setuptools.command.build_ext import build_ext
 
 SOURCES = "csrc"
 KERNELS = ("gather", "hidden", "packed", "words", "scatter", "cross_entropy", "noise", "negative")
+KERNELS += ("softmax_step", "softmax_float32", "softmax_bf16", "softmax_forward", "softmax_top_k")
 KERNELS += ("table",)
 ONCE = ("dispatch", "groups", "threads")
 

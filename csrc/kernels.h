@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "rules.h"
+#include "softmax.h"
 
 struct form_contexts {
     const void *tokens; /* (count) uint16 if narrow, else int32 */
@@ -199,6 +200,7 @@ struct negative_step {
 #define FASTNPLM_POINTER(name, result) result (*name)(const struct name *);
 struct kernels {
     FASTNPLM_KERNELS(FASTNPLM_POINTER)
+    SOFTMAX_KERNELS(FASTNPLM_POINTER)
 };
 
 /* A source compiled for a target sees that target's kernels. */

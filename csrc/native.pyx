@@ -12,15 +12,13 @@ import os
 from cpython.buffer cimport (
     PyBUF_FORMAT, PyBUF_STRIDES, PyBuffer_IsContiguous, PyBuffer_Release, PyObject_GetBuffer,
 )
+from libc.stdlib cimport free, malloc
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 
 import numpy as np
 
 from ..errors import ArrayError, IdError, SettingsError
 from . import contract
-
-# until they are compiled as well
-from .reference import softmax_forward, softmax_step, softmax_step_scratch, softmax_top_k
 
 NAME = "native"
 
@@ -146,6 +144,61 @@ cdef extern from "kernels.h" nogil:
         ptrdiff_t batch, vocabulary
         int threads
 
+    enum precision_t "precision":
+        PRECISION_FLOAT32, PRECISION_BFLOAT16
+
+    struct softmax_step_t "softmax_step":
+        ptrdiff_t batch, hidden_size, vocabulary
+        const float *hidden
+        const int32_t *targets
+        const float *weights
+        rule_t rule
+        const double *hyper
+        double *losses
+        float *grad_hidden
+        float *output_weight
+        float *output_bias
+        float *weight_slots
+        float *bias_slots
+        void *scratch
+        size_t scratch_bytes
+        precision_t precision
+        int threads
+
+    struct softmax_step_scratch_t "softmax_step_scratch":
+        ptrdiff_t batch, hidden_size, vocabulary
+        precision_t precision
+        int keep, threads
+
+    struct softmax_forward_t "softmax_forward":
+        ptrdiff_t batch, hidden_size, vocabulary
+        const float *hidden
+        const int32_t *targets
+        const float *output_weight
+        const float *output_bias
+        double *log_normalizer
+        double *target_score
+        void *scratch
+        int threads
+
+    struct softmax_forward_scratch_t "softmax_forward_scratch":
+        ptrdiff_t batch, hidden_size, vocabulary
+        int threads
+
+    struct softmax_top_k_t "softmax_top_k":
+        ptrdiff_t batch, hidden_size, vocabulary, k
+        const float *hidden
+        const float *output_weight
+        const float *output_bias
+        int32_t *ids
+        float *scores
+        void *scratch
+        int threads
+
+    struct softmax_top_k_scratch_t "softmax_top_k_scratch":
+        ptrdiff_t batch, hidden_size, vocabulary, k
+        int threads
+
     struct draw_noise_t "draw_noise":
         const uint64_t *bits
         const uint32_t *threshold
@@ -191,6 +244,12 @@ cdef extern from "kernels.h" nogil:
         int (*words_forward)(const words_forward_t *) noexcept nogil
         int (*words_backward)(const words_backward_t *) noexcept nogil
         int (*softmax_cross_entropy)(const softmax_cross_entropy_t *) noexcept nogil
+        size_t (*softmax_step_scratch)(const softmax_step_scratch_t *) noexcept nogil
+        int (*softmax_step)(const softmax_step_t *) noexcept nogil
+        size_t (*softmax_forward_scratch)(const softmax_forward_scratch_t *) noexcept nogil
+        int (*softmax_forward)(const softmax_forward_t *) noexcept nogil
+        size_t (*softmax_top_k_scratch)(const softmax_top_k_scratch_t *) noexcept nogil
+        int (*softmax_top_k)(const softmax_top_k_t *) noexcept nogil
         ptrdiff_t (*draw_noise)(const draw_noise_t *) noexcept nogil
         size_t (*negative_scratch)(const negative_scratch_t *) noexcept nogil
         int (*negative_step)(const negative_step_t *) noexcept nogil
@@ -423,6 +482,22 @@ cdef uint8_t *scratch_of(Arrays arrays, scratch, size_t needed, str by) except N
     if <size_t> view.len < needed:
         raise ArrayError(f"scratch has {view.len} bytes; this call needs {needed} (see {by})")
     return <uint8_t *> view.buf
+
+
+cdef class Workspace:
+    """Memory for one call of a kernel whose caller brings none."""
+
+    cdef void *memory
+    cdef void *aligned
+
+    def __cinit__(self, size_t size):
+        self.memory = malloc(size + 64)
+        if self.memory is NULL:
+            raise MemoryError(f"the native kernels could not get {size} bytes of workspace")
+        self.aligned = <void *> ((<uintptr_t> self.memory + 63) & ~<uintptr_t> 63)
+
+    def __dealloc__(self):
+        free(self.memory)
 
 
 cdef int whole(int result) except -1:
@@ -787,6 +862,158 @@ def softmax_cross_entropy(targets, weights, bias, losses, logits, threads=1):
     arrays.apart()
     with nogil:
         k.softmax_cross_entropy(&call)
+
+
+cdef precision_t precision_of(value) except *:
+    if value == "float32":
+        return PRECISION_FLOAT32
+    if value == "bf16":
+        return PRECISION_BFLOAT16
+    contract.precision(value, np.float32)
+
+
+def softmax_step_scratch(batch, hidden, vocabulary, precision="float32", keep=True, threads=1):
+    """Bytes of scratch for ``softmax_step``: the form that keeps the scores, or the smallest."""
+    cdef softmax_step_scratch_t call
+    call.batch = batch
+    call.hidden_size = hidden
+    call.vocabulary = vocabulary
+    call.precision = precision_of(precision)
+    call.keep = bool(keep)
+    call.threads = checked_threads(threads)
+    return chosen().softmax_step_scratch(&call) + 64
+
+
+def softmax_step(
+    hidden,
+    targets,
+    weights,
+    rule,
+    hyper,
+    precision,
+    scratch,
+    losses,
+    grad_hidden,
+    output_weight,
+    output_bias,
+    weight_slots,
+    bias_slots,
+    threads=1,
+):
+    """One step of the output layer: see ``reference.softmax_step``."""
+    cdef const kernels *k = chosen()
+    cdef Arrays arrays = Arrays.__new__(Arrays)
+    cdef softmax_step_t call
+    cdef softmax_step_scratch_t size
+    cdef int states
+    call.precision = precision_of(precision)
+    call.rule = <rule_t> rule_code(rule, hyper, arrays, &call.hyper, &states)
+    cdef Py_buffer *view = arrays.take(
+        "output_weight", output_weight, FLOAT, 2, -1, -1, -1, True)
+    call.output_weight = <float *> view.buf
+    call.vocabulary = view.shape[0]
+    call.hidden_size = view.shape[1]
+    view = arrays.take("hidden", hidden, FLOAT, 2, -1, call.hidden_size)
+    call.hidden = <const float *> view.buf
+    call.batch = view.shape[0]
+    view = arrays.take("targets", targets, INT32, 1, call.batch)
+    ids_below(k, "targets", view, call.vocabulary)
+    call.targets = <const int32_t *> view.buf
+    call.weights = <const float *> arrays.take("weights", weights, FLOAT, 1, call.batch).buf
+    call.losses = <double *> arrays.take(
+        "losses", losses, DOUBLE, 1, call.batch, -1, -1, True).buf
+    call.grad_hidden = <float *> arrays.take(
+        "grad_hidden", grad_hidden, FLOAT, 2, call.batch, call.hidden_size, -1, True).buf
+    call.output_bias = <float *> arrays.take(
+        "output_bias", output_bias, FLOAT, 1, call.vocabulary, -1, -1, True).buf
+    call.weight_slots = <float *> arrays.take(
+        "weight_slots", weight_slots, FLOAT, 3,
+        states, call.vocabulary, call.hidden_size, True).buf
+    call.bias_slots = <float *> arrays.take(
+        "bias_slots", bias_slots, FLOAT, 2, states, call.vocabulary, -1, True).buf
+    call.threads = checked_threads(threads)
+    size = softmax_step_scratch_t(
+        call.batch, call.hidden_size, call.vocabulary, call.precision, 0, call.threads)
+    cdef uint8_t *memory = scratch_of(
+        arrays, scratch, k.softmax_step_scratch(&size) + 64, "softmax_step_scratch")
+    cdef size_t skipped = -<uintptr_t> memory & 63
+    call.scratch = memory + skipped
+    call.scratch_bytes = len(scratch) - skipped
+    arrays.apart()
+    cdef int result
+    with nogil:
+        result = k.softmax_step(&call)
+    whole(result)
+
+
+def softmax_forward(
+    hidden, targets, output_weight, output_bias, log_normalizer, target_score, threads=1
+):
+    """Log-normaliser and target score of each example: see ``reference.softmax_forward``."""
+    cdef const kernels *k = chosen()
+    cdef Arrays arrays = Arrays.__new__(Arrays)
+    cdef softmax_forward_t call
+    cdef softmax_forward_scratch_t size
+    cdef Py_buffer *view = arrays.take("output_weight", output_weight, FLOAT, 2)
+    call.output_weight = <const float *> view.buf
+    call.vocabulary = view.shape[0]
+    call.hidden_size = view.shape[1]
+    view = arrays.take("hidden", hidden, FLOAT, 2, -1, call.hidden_size)
+    call.hidden = <const float *> view.buf
+    call.batch = view.shape[0]
+    view = arrays.take("targets", targets, INT32, 1, call.batch)
+    ids_below(k, "targets", view, call.vocabulary)
+    call.targets = <const int32_t *> view.buf
+    call.output_bias = <const float *> arrays.take(
+        "output_bias", output_bias, FLOAT, 1, call.vocabulary).buf
+    call.log_normalizer = <double *> arrays.take(
+        "log_normalizer", log_normalizer, DOUBLE, 1, call.batch, -1, -1, True).buf
+    call.target_score = <double *> arrays.take(
+        "target_score", target_score, DOUBLE, 1, call.batch, -1, -1, True).buf
+    call.threads = checked_threads(threads)
+    arrays.apart()
+    size = softmax_forward_scratch_t(
+        call.batch, call.hidden_size, call.vocabulary, call.threads)
+    cdef Workspace workspace = Workspace(k.softmax_forward_scratch(&size))
+    call.scratch = workspace.aligned
+    cdef int result
+    with nogil:
+        result = k.softmax_forward(&call)
+    whole(result)
+
+
+def softmax_top_k(hidden, output_weight, output_bias, ids, scores, threads=1):
+    """The k best scores of each example: see ``reference.softmax_top_k``."""
+    cdef const kernels *k = chosen()
+    cdef Arrays arrays = Arrays.__new__(Arrays)
+    cdef softmax_top_k_t call
+    cdef softmax_top_k_scratch_t size
+    cdef Py_buffer *view = arrays.take("output_weight", output_weight, FLOAT, 2)
+    call.output_weight = <const float *> view.buf
+    call.vocabulary = view.shape[0]
+    call.hidden_size = view.shape[1]
+    view = arrays.take("hidden", hidden, FLOAT, 2, -1, call.hidden_size)
+    call.hidden = <const float *> view.buf
+    call.batch = view.shape[0]
+    call.output_bias = <const float *> arrays.take(
+        "output_bias", output_bias, FLOAT, 1, call.vocabulary).buf
+    view = arrays.take("ids", ids, INT32, 2, call.batch, -1, -1, True)
+    call.ids = <int32_t *> view.buf
+    call.k = view.shape[1]
+    call.scores = <float *> arrays.take(
+        "scores", scores, FLOAT, 2, call.batch, call.k, -1, True).buf
+    if not 1 <= call.k <= call.vocabulary:
+        contract.top(call.k, call.vocabulary)
+    call.threads = checked_threads(threads)
+    arrays.apart()
+    size = softmax_top_k_scratch_t(
+        call.batch, call.hidden_size, call.vocabulary, call.k, call.threads)
+    cdef Workspace workspace = Workspace(k.softmax_top_k_scratch(&size))
+    call.scratch = workspace.aligned
+    cdef int result
+    with nogil:
+        result = k.softmax_top_k(&call)
+    whole(result)
 
 
 # --- the output layer: sampled losses ---------------------------------------------------------
