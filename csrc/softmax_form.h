@@ -88,7 +88,7 @@ static void forward_group(const struct softmax_step *step, const struct softmax_
     memset(gradients + from * PANEL * H, 0, (size_t)((to - from) * PANEL * H) * sizeof(float));
     for (ptrdiff_t b = from * PANEL; b < to * PANEL; b++) {
         sums[b] = 0.0;
-        last[b] = -INFINITY;
+        last[b] = -FLT_MAX; /* not -INFINITY: a tile of impossible words would subtract it from itself */
     }
     for (ptrdiff_t tiles = group * l->tiles_in_group; tiles < end; tiles += l->tiles_together) {
         const ptrdiff_t count = end - tiles < l->tiles_together ? end - tiles : l->tiles_together;

@@ -70,7 +70,8 @@ static void forward_panel(const struct softmax_forward *f, const struct forward_
     double *sum = (double *)(scratch + l->sums) + at;
     const ptrdiff_t left = f->batch - panel * PANEL, lanes = left < PANEL ? left : PANEL;
 
-    vector reference[2] = {vector_splat(-INFINITY), vector_splat(-INFINITY)};
+    /* not -INFINITY: a tile of nothing but impossible words must not give infinity - infinity */
+    vector reference[2] = {vector_splat(-FLT_MAX), vector_splat(-FLT_MAX)};
     memset(sum, 0, PANEL * sizeof *sum);
     for (ptrdiff_t tile = group * l->tiles_in_group;
          tile < (group + 1) * l->tiles_in_group && tile < l->tiles; tile++) {

@@ -9,6 +9,7 @@
 #ifndef FASTNPLM_SOFTMAX_TILE_H
 #define FASTNPLM_SOFTMAX_TILE_H
 
+#include <float.h>
 #include <math.h>
 
 #include "product.h"
