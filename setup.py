@@ -19,7 +19,8 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 SOURCES = "csrc"
-KERNELS = ("gather", "hidden", "packed", "words", "scatter", "cross_entropy", "noise", "negative")
+KERNELS = ("gather", "hidden", "packed", "words", "scatter", "cross_entropy", "noise")
+KERNELS += ("negative", "negative_example", "negative_gang")
 KERNELS += ("softmax_step", "softmax_float32", "softmax_bf16", "softmax_forward", "softmax_top_k")
 KERNELS += ("table",)
 ONCE = ("dispatch", "groups", "threads")

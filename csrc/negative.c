@@ -1,10 +1,8 @@
 /* One step of a sampled output layer: work for the words drawn, none for the vocabulary. */
-#include "target.h"
-
-#include <math.h>
+#include "negative.h"
 
 #include "groups.h"
-#include "kernels.h"
+#include "packed.h"
 #include "rows.h"
 #include "threads.h"
 
@@ -14,103 +12,122 @@ INLINE uintptr_t take(uintptr_t *at, size_t bytes) {
     return piece;
 }
 
-struct workspace {
-    int32_t *words;     /* (batch, 1 + K) target and noise; -1 where a pair does not count */
-    float *grads;       /* (batch, 1 + K) gradient of each score */
-    uint8_t *grouping;  /* groups_bytes(batch * (1 + K)) */
-    float *sums;        /* (threads, hidden) */
-    ptrdiff_t sum_step;
-};
+INLINE int is_shared(ptrdiff_t block) { return block >= LEAST_SHARED; }
 
-static uintptr_t lay_out(struct workspace *w, uintptr_t at, ptrdiff_t batch, ptrdiff_t negatives,
-                         ptrdiff_t hidden, int threads) {
-    size_t pairs = (size_t)(batch * (1 + negatives));
+/* Lays the workspace out from address at and returns the address where it ends. */
+static uintptr_t lay_out(struct negative_workspace *w, uintptr_t at,
+                         const struct negative_scratch *size) {
+    const ptrdiff_t batch = size->batch, negatives = size->negatives;
+    const ptrdiff_t block = size->block < 1 ? 1 : size->block < batch ? size->block : batch;
+    size_t grads;
+    w->own_size = packed_columns(size->hidden);
+    w->gangs_a_block = (block + GANG - 1) / GANG;
+    w->gangs = 0;
+    if (is_shared(block)) {
+        w->gangs = w->gangs_a_block * (batch / block);
+        w->gangs += (batch % block + GANG - 1) / GANG;
+        w->items = batch + w->gangs * negatives;
+        grads = (size_t)(batch + w->gangs * negatives * GANG);
+        w->own_size += FASTNPLM_NAME(negative_gang_floats)(negatives, size->hidden);
+    } else {
+        w->items = batch * (1 + negatives);
+        grads = (size_t)w->items;
+    }
     at = (at + 63) & ~(uintptr_t)63;
-    w->sum_step = (hidden + 15) / 16 * 16;
-    w->words = (void *)take(&at, pairs * sizeof(int32_t));
-    w->grads = (void *)take(&at, pairs * sizeof(float));
-    w->grouping = (void *)take(&at, groups_bytes((ptrdiff_t)pairs));
-    w->sums = (void *)take(&at, (size_t)(w->sum_step * threads) * sizeof(float));
+    w->words = (void *)take(&at, (size_t)w->items * sizeof(int32_t));
+    w->grads = (void *)take(&at, grads * sizeof(float));
+    w->grouping = (void *)take(&at, groups_bytes(w->items));
+    w->own = (void *)take(&at, (size_t)(w->own_size * size->threads) * sizeof(float));
     return at;
 }
 
 size_t FASTNPLM_NAME(negative_scratch)(const struct negative_scratch *call) {
-    struct workspace w;
-    return lay_out(&w, 0, call->batch, call->negatives, call->hidden, call->threads) + 64;
+    struct negative_workspace w;
+    return lay_out(&w, 0, call) + 64;
 }
 
-/* log(1 + e^x) */
-static double softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
+/* A row's gradients, a few of them at a time; sum and bias gather them in the items' order. */
+struct gathering {
+    const float *rows[16];
+    float scales[16], bias, *sum;
+    ptrdiff_t count, hidden;
+    int begun;
+};
 
-static float sigmoid(float x) {
-    float small = expf(-fabsf(x));
-    return x < 0 ? small / (1 + small) : 1 / (1 + small);
+INLINE void gather_flush(struct gathering *g) {
+    row_combine(g->sum, !g->begun, g->count, g->scales, g->rows, g->hidden);
+    g->begun = 1;
+    g->count = 0;
 }
 
-static void score_example(const struct negative_step *call, const struct workspace *w,
-                          ptrdiff_t b) {
-    ptrdiff_t hidden = call->hidden, count = 1 + call->negatives;
-    int32_t *words = w->words + b * count;
-    float *grads = w->grads + b * count;
-    const int32_t *noise = call->noise + b / call->block * call->negatives;
-    const float *values = call->values + b * hidden;
-    float *grad_hidden = call->grad_hidden + b * hidden;
-    double loss = 0;
-    memset(grad_hidden, 0, (size_t)hidden * sizeof(float));
-    for (ptrdiff_t k = 0; k < count; k++) {
-        int32_t word = k == 0 ? call->targets[b] : noise[k - 1];
-        words[k] = -1;
-        if (call->weights[b] == 0.0f || (k > 0 && call->skip_target && word == call->targets[b]))
+INLINE void gather_add(struct gathering *g, float scale, const float *values) {
+    g->scales[g->count] = scale;
+    g->rows[g->count] = values;
+    g->bias += scale;
+    if (++g->count == 16)
+        gather_flush(g);
+}
+
+/* Sum the gradients of one word's items and take the word's step. */
+static void step_word(const struct negative_step *call, const struct negative_workspace *w,
+                      const struct groups *groups, ptrdiff_t group, float *sum) {
+    const ptrdiff_t hidden = call->hidden, pairs = 1 + call->negatives;
+    struct gathering g = {.sum = sum, .hidden = hidden};
+    for (ptrdiff_t m = groups->start[group]; m < groups->start[group + 1]; m++) {
+        const ptrdiff_t item = groups->members[m];
+        if (!w->gangs || item < call->batch) {
+            const ptrdiff_t b = w->gangs ? item : item / pairs;
+            gather_add(&g, w->grads[item], call->values + b * hidden);
             continue;
-        words[k] = word;
-        const float *row = call->output_weight + word * hidden;
-        float score = row_dot(values, row, hidden) + call->output_bias[word];
-        if (call->offsets)
-            score -= call->offsets[word];
-        loss += softplus(k == 0 ? -score : score);
-        grads[k] = (sigmoid(score) - (k == 0 ? 1.0f : 0.0f)) * call->weights[b];
-        row_add_scaled(grad_hidden, grads[k], row, hidden);
+        }
+        const struct gang gang = gang_of(call, w, (item - call->batch) / call->negatives);
+        const float *grads = w->grads + call->batch + (item - call->batch) * GANG;
+        for (ptrdiff_t j = 0; j < gang.count; j++)
+            if (grads[j] != 0.0f) /* the ignored are 0 */
+                gather_add(&g, grads[j], call->values + (gang.first + j) * hidden);
     }
-    call->losses[b] = loss;
-}
-
-static void step_word(const struct negative_step *call, const struct workspace *w,
-                      const struct groups *groups, ptrdiff_t g, float *sum) {
-    ptrdiff_t hidden = call->hidden, count = 1 + call->negatives;
-    float bias_grad = 0;
-    memset(sum, 0, (size_t)hidden * sizeof(float));
-    for (ptrdiff_t m = groups->start[g]; m < groups->start[g + 1]; m++) {
-        ptrdiff_t pair = groups->members[m];
-        row_add_scaled(sum, w->grads[pair], call->values + pair / count * hidden, hidden);
-        bias_grad += w->grads[pair];
-    }
-    ptrdiff_t word = groups->distinct[g];
+    if (g.count || !g.begun)
+        gather_flush(&g);
+    const ptrdiff_t word = groups->distinct[group];
     const struct rule_values values = rule_values(call->hyper, 1);
     const struct rule_values bias_values = rule_values(call->hyper, 0);
     float *slot = call->weight_slots + word * hidden;
     float *bias_slot = call->bias_slots + word;
     apply_rule(call->rule, &values, hidden, sum, call->output_weight + word * hidden, slot,
                slot + call->vocabulary * hidden);
-    apply_rule(call->rule, &bias_values, 1, &bias_grad, call->output_bias + word, bias_slot,
-               bias_slot + call->vocabulary);
+    apply_rule_once(call->rule, &bias_values, g.bias, call->output_bias + word, bias_slot,
+                    bias_slot + call->vocabulary);
 }
 
 int FASTNPLM_NAME(negative_step)(const struct negative_step *call) {
-    struct workspace w;
-    ptrdiff_t pairs = call->batch * (1 + call->negatives);
-    lay_out(&w, (uintptr_t)call->scratch, call->batch, call->negatives, call->hidden,
-            call->threads);
-    int threads = threads_for(pairs * call->hidden, call->threads);
-#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
-    for (ptrdiff_t b = 0; b < call->batch; b++)
-        score_example(call, &w, b);
-    struct groups groups = group_ids(w.words, 1, pairs, w.grouping);
+    struct negative_workspace w;
+    const struct negative_scratch size = {call->batch, call->block, call->negatives, call->hidden,
+                                          call->threads};
+    lay_out(&w, (uintptr_t)call->scratch, &size);
+    const ptrdiff_t pairs = call->batch * (1 + call->negatives), hidden = call->hidden;
+    const int threads = threads_for(pairs * hidden / 2, call->threads);
+    struct groups groups = {0};
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
-        float *sum = w.sums + thread_number() * w.sum_step;
-#pragma omp for schedule(static)
-        for (ptrdiff_t g = 0; g < groups.count; g++)
-            step_word(call, &w, &groups, g, sum);
+        float *own = w.own + thread_number() * w.own_size;
+        if (w.gangs) {
+#pragma omp for schedule(dynamic)
+            for (ptrdiff_t gang = 0; gang < w.gangs; gang++)
+                FASTNPLM_NAME(negative_gang)(call, &w, gang, own + packed_columns(hidden));
+        } else {
+#pragma omp for schedule(dynamic, 16)
+            for (ptrdiff_t b = 0; b < call->batch; b++)
+                FASTNPLM_NAME(negative_example)(call, &w, b);
+        }
+#pragma omp single
+        groups = group_ids(w.words, 1, w.items, w.grouping);
+#pragma omp for schedule(dynamic, 32)
+        for (ptrdiff_t g = 0; g < groups.count; g++) {
+            if (g + ROWS_AHEAD < groups.count)
+                row_prefetch(call->output_weight + groups.distinct[g + ROWS_AHEAD] * hidden,
+                             hidden);
+            step_word(call, &w, &groups, g, own);
+        }
     }
     return 0;
 }

@@ -83,6 +83,32 @@ INLINE void multiply(const struct product *p, const enum side side, const int ro
     }
 }
 
+/* Put a tile's sums (rows of vectors * LANES) into out: at its edge, on top of the sums of earlier
+ * k, or through the bias and tanh. */
+static void finish(const struct product *p, int rows, int vectors, ptrdiff_t row, ptrdiff_t column,
+                   int adds, const float *bias, const float *sums) {
+    for (int r = 0; r < rows; r++) {
+        float *out = p->out + (row + r) * p->out_row;
+        for (int v = 0; v < vectors; v++, sums += LANES) {
+            const ptrdiff_t j = column + v * LANES, left = p->columns - j;
+            vector value = vector_load(sums);
+            if (left >= LANES) {
+                if (adds)
+                    value += vector_load(out + j);
+                if (bias)
+                    value = vector_tanh(value + vector_load(bias + j));
+                vector_store(out + j, value);
+            } else {
+                if (adds)
+                    value += vector_load_first(out + j, left);
+                if (bias)
+                    value = vector_tanh(value + vector_load_first(bias + j, left));
+                vector_store_first(out + j, value, left);
+            }
+        }
+    }
+}
+
 INLINE void tile(const struct product *p, const enum side side, const int rows, const int vectors,
                  ptrdiff_t row, ptrdiff_t column, ptrdiff_t from, ptrdiff_t to) {
     vector sums[SCORE_ROWS][2];
@@ -91,37 +117,20 @@ INLINE void tile(const struct product *p, const enum side side, const int rows, 
     const float *b = p->packed + column * p->depth + from * vectors * LANES;
     multiply(p, side, rows, vectors, a, b, to - from, sums);
     const float *bias = to == p->depth ? p->tanh_bias : NULL;
-    UNROLL for (int v = 0; v < vectors; v++) {
-        ptrdiff_t j = column + v * LANES;
-        ptrdiff_t left = p->columns - j;
-        float *out = p->out + row * p->out_row + j;
-        UNROLL for (int r = 0; r < rows; r++, out += p->out_row) {
-            vector value = sums[r][v];
-            if (left >= LANES) {
-                if (from > 0)
-                    value += vector_load(out);
-                vector_store(out, value);
-            } else {
-                if (from > 0)
-                    value += vector_load_first(out, left);
-                vector_store_first(out, value, left);
-            }
-        }
+    float *out = p->out + row * p->out_row + column;
+    ptrdiff_t step = p->out_row;
+    float apart[SCORE_ROWS * 2 * LANES];
+    const int is_plain = from == 0 && !bias && p->columns - column >= vectors * LANES;
+    if (!is_plain) {
+        out = apart;
+        step = vectors * LANES;
     }
-    if (bias)
-        for (int r = 0; r < rows; r++) {
-            float *out = p->out + (row + r) * p->out_row;
-            for (ptrdiff_t j = column; j < column + vectors * LANES && j < p->columns; j += LANES) {
-                ptrdiff_t left = p->columns - j;
-                if (left >= LANES)
-                    vector_store(out + j, vector_tanh(vector_load(out + j) + vector_load(bias + j)));
-                else
-                    vector_store_first(out + j,
-                                       vector_tanh(vector_load_first(out + j, left) +
-                                                   vector_load_first(bias + j, left)),
-                                       left);
-            }
-        }
+    UNROLL for (int r = 0; r < rows; r++) {
+        UNROLL for (int v = 0; v < vectors; v++) vector_store(out + v * LANES, sums[r][v]);
+        out += step;
+    }
+    if (!is_plain)
+        finish(p, rows, vectors, row, column, from > 0, bias, apart);
 }
 
 #define TILE(rows)                                                                                 \

@@ -14,58 +14,114 @@ INLINE void row_prefetch(const float *row, ptrdiff_t dim) {
     __builtin_prefetch(from + dim * 4 - 4);
 }
 
-/* The last few elements of a row that are less than a vector: halves, quarters, ... of one, so that
- * nothing is read or written beyond the row. */
-INLINE void row_copy(float *to, const float *from, ptrdiff_t dim) {
-    ptrdiff_t at = 0;
-    for (; at + LANES <= dim; at += LANES)
-        vector_store(to + at, vector_load(from + at));
-#if LANES > 8
-    if (dim - at >= 8) {
-        memcpy(to + at, from + at, 32);
-        at += 8;
-    }
-#endif
-#if LANES > 4
-    if (dim - at >= 4) {
-        memcpy(to + at, from + at, 16);
-        at += 4;
-    }
-#endif
-    for (; at < dim; at++)
-        to[at] = from[at];
-}
+/* A row's last vector may overlap the one before it, so that nothing is read or written beyond the
+ * row and no element is handled alone. Where the row is changed it is read before that one is. */
 
-INLINE void row_add(float *to, const float *from, ptrdiff_t dim) {
-    ptrdiff_t at = 0;
-    for (; at + LANES <= dim; at += LANES)
-        vector_store(to + at, vector_load(to + at) + vector_load(from + at));
-    for (; at < dim; at++)
-        to[at] += from[at];
+INLINE void row_copy(float *to, const float *from, ptrdiff_t dim) {
+    if (dim < LANES) {
+        for (ptrdiff_t at = 0; at < dim; at++)
+            to[at] = from[at];
+        return;
+    }
+    for (ptrdiff_t at = 0; at < dim - LANES; at += LANES)
+        vector_store(to + at, vector_load(from + at));
+    vector_store(to + dim - LANES, vector_load(from + dim - LANES));
 }
 
 /* to += scale * from */
 INLINE void row_add_scaled(float *to, float scale, const float *from, ptrdiff_t dim) {
-    ptrdiff_t at = 0;
-    for (; at + LANES <= dim; at += LANES)
+    if (dim < LANES) {
+        for (ptrdiff_t at = 0; at < dim; at++)
+            to[at] += scale * from[at];
+        return;
+    }
+    vector last = vector_load(to + dim - LANES) + scale * vector_load(from + dim - LANES);
+    for (ptrdiff_t at = 0; at < dim - LANES; at += LANES)
         vector_store(to + at, vector_load(to + at) + scale * vector_load(from + at));
-    for (; at < dim; at++)
-        to[at] += scale * from[at];
+    vector_store(to + dim - LANES, last);
 }
 
-/* Four sums side by side hide the latency of one addition; their order is fixed. */
-INLINE float row_dot(const float *a, const float *b, ptrdiff_t dim) {
+INLINE void row_add(float *to, const float *from, ptrdiff_t dim) {
+    if (dim < LANES) {
+        for (ptrdiff_t at = 0; at < dim; at++)
+            to[at] += from[at];
+        return;
+    }
+    vector last = vector_load(to + dim - LANES) + vector_load(from + dim - LANES);
+    for (ptrdiff_t at = 0; at < dim - LANES; at += LANES)
+        vector_store(to + at, vector_load(to + at) + vector_load(from + at));
+    vector_store(to + dim - LANES, last);
+}
+
+/* Which lanes of a row's last vector the whole vectors before it have not covered: all bits. */
+INLINE int_vector row_last_lanes(ptrdiff_t dim) {
+    int_vector mask = {0};
+    ptrdiff_t left = dim % LANES;
+    for (int lane = 0; lane < LANES; lane++)
+        mask[lane] = lane >= LANES - left ? -1 : 0;
+    return mask;
+}
+
+/* The sum of a * b, in a fixed order; last is row_last_lanes(dim). Four sums side by side hide the
+ * time an addition takes. */
+INLINE float row_dot(const float *a, const float *b, ptrdiff_t dim, int_vector last) {
+    if (dim < LANES) {
+        float sum = 0.0f;
+        for (ptrdiff_t at = 0; at < dim; at++)
+            sum += a[at] * b[at];
+        return sum;
+    }
     vector sums[4] = {{0}};
     ptrdiff_t at = 0;
     for (; at + 4 * LANES <= dim; at += 4 * LANES)
-        for (int s = 0; s < 4; s++)
+        UNROLL for (int s = 0; s < 4; s++)
             sums[s] += vector_load(a + at + s * LANES) * vector_load(b + at + s * LANES);
     for (; at + LANES <= dim; at += LANES)
         sums[0] += vector_load(a + at) * vector_load(b + at);
-    float rest = 0.0f;
-    for (; at < dim; at++)
-        rest += a[at] * b[at];
-    return vector_sum((sums[0] + sums[1]) + (sums[2] + sums[3])) + rest;
+    if (at < dim) {
+        const vector x = vector_load(a + dim - LANES), y = vector_load(b + dim - LANES);
+        sums[1] += vector_from_bits(vector_bits(x) & last) * vector_from_bits(vector_bits(y) & last);
+    }
+    return vector_sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+/* out (+)= scales[0] * rows[0] + scales[1] * rows[1] + ... (count rows): the sums of a few vectors
+ * stay in registers while the rows go by. */
+INLINE void row_combine(float *out, int begin, ptrdiff_t count, const float *scales,
+                        const float *const *rows, ptrdiff_t dim) {
+    enum { TOGETHER = 4 };
+    if (dim < LANES) {
+        for (ptrdiff_t at = 0; at < dim; at++) {
+            float sum = begin ? 0.0f : out[at];
+            for (ptrdiff_t r = 0; r < count; r++)
+                sum += scales[r] * rows[r][at];
+            out[at] = sum;
+        }
+        return;
+    }
+    vector last = begin ? (vector){0} : vector_load(out + dim - LANES);
+    ptrdiff_t at = 0;
+    for (; at + TOGETHER * LANES <= dim; at += TOGETHER * LANES) {
+        vector sums[TOGETHER];
+        UNROLL for (int s = 0; s < TOGETHER; s++)
+            sums[s] = begin ? (vector){0} : vector_load(out + at + s * LANES);
+        for (ptrdiff_t r = 0; r < count; r++)
+            UNROLL for (int s = 0; s < TOGETHER; s++)
+                sums[s] += scales[r] * vector_load(rows[r] + at + s * LANES);
+        UNROLL for (int s = 0; s < TOGETHER; s++)
+            vector_store(out + at + s * LANES, sums[s]);
+    }
+    for (; at + LANES <= dim; at += LANES) {
+        vector sum = begin ? (vector){0} : vector_load(out + at);
+        for (ptrdiff_t r = 0; r < count; r++)
+            sum += scales[r] * vector_load(rows[r] + at);
+        vector_store(out + at, sum);
+    }
+    if (at < dim) {
+        for (ptrdiff_t r = 0; r < count; r++)
+            last += scales[r] * vector_load(rows[r] + dim - LANES);
+        vector_store(out + dim - LANES, last);
+    }
 }
 
 #endif

@@ -70,7 +70,16 @@ INLINE void rule_vector(const enum rule rule, const struct rule_values *v, vecto
 INLINE void rule_run(const enum rule rule, const struct rule_values *v, ptrdiff_t count,
                      const float *grad, float *weight, float *first, float *second) {
     const int slots = rule_slots(rule);
-    vector w, m = {0}, s = {0};
+    const ptrdiff_t last = count - LANES;
+    const int overlaps = count % LANES != 0 && last > 0;
+    vector w, m = {0}, s = {0}, last_w = {0}, last_m = {0}, last_s = {0};
+    if (overlaps) { /* the last vector covers part of the one before it: read it before that changes */
+        last_w = vector_load(weight + last);
+        if (slots > 0)
+            last_m = vector_load(first + last);
+        if (slots > 1)
+            last_s = vector_load(second + last);
+    }
     ptrdiff_t i = 0;
     for (; i + LANES <= count; i += LANES) {
         w = vector_load(weight + i);
@@ -84,6 +93,15 @@ INLINE void rule_run(const enum rule rule, const struct rule_values *v, ptrdiff_
             vector_store(first + i, m);
         if (slots > 1)
             vector_store(second + i, s);
+    }
+    if (overlaps) {
+        rule_vector(rule, v, vector_load(grad + last), &last_w, &last_m, &last_s);
+        vector_store(weight + last, last_w);
+        if (slots > 0)
+            vector_store(first + last, last_m);
+        if (slots > 1)
+            vector_store(second + last, last_s);
+        return;
     }
     if (i == count)
         return;
@@ -124,6 +142,20 @@ static inline void apply_rule(enum rule rule, const struct rule_values *v, ptrdi
         rule_run(RULE_ADAM, v, count, grad, weight, first, second);
         break;
     }
+}
+
+/* Apply rule to one element: a word's bias. */
+INLINE void apply_rule_once(enum rule rule, const struct rule_values *v, float grad, float *weight,
+                            float *first, float *second) {
+    const int slots = rule_slots(rule);
+    vector w = vector_splat(*weight);
+    vector m = vector_splat(slots > 0 ? *first : 0.0f), s = vector_splat(slots > 1 ? *second : 0.0f);
+    rule_vector(rule, v, vector_splat(grad), &w, &m, &s);
+    *weight = w[0];
+    if (slots > 0)
+        *first = m[0];
+    if (slots > 1)
+        *second = s[0];
 }
 
 #endif
