@@ -123,9 +123,11 @@ int FASTNPLM_NAME(negative_step)(const struct negative_step *call) {
         groups = group_ids(w.words, 1, w.items, w.grouping);
 #pragma omp for schedule(dynamic, 32)
         for (ptrdiff_t g = 0; g < groups.count; g++) {
-            if (g + ROWS_AHEAD < groups.count)
-                row_prefetch(call->output_weight + groups.distinct[g + ROWS_AHEAD] * hidden,
-                             hidden);
+            if (g + ROWS_AHEAD < groups.count) {
+                const ptrdiff_t word = groups.distinct[g + ROWS_AHEAD];
+                row_prefetch(call->output_weight + word * hidden, hidden);
+                __builtin_prefetch(call->output_bias + word, 1);
+            }
             step_word(call, &w, &groups, g, own);
         }
     }

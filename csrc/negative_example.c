@@ -6,15 +6,18 @@
 
 #include "rows.h"
 
-static void prefetch_example(const struct negative_step *call, ptrdiff_t b) {
-    ptrdiff_t hidden = call->hidden;
-    const int32_t *noise = call->noise + b / call->block * call->negatives;
-    row_prefetch(call->output_weight + call->targets[b] * hidden, hidden);
-    __builtin_prefetch(call->output_bias + call->targets[b]);
-    for (ptrdiff_t k = 0; k < call->negatives && k < LANES - 1; k++) {
-        row_prefetch(call->output_weight + noise[k] * hidden, hidden);
-        __builtin_prefetch(call->output_bias + noise[k]);
-    }
+/* Ask for the row of pair k of an example that comes AHEAD examples later, while this one's is worked
+ * on: all of an example's rows at once are more than the memory takes requests for. */
+enum { AHEAD = 2 };
+
+INLINE void prefetch_pair(const struct negative_step *call, ptrdiff_t b, ptrdiff_t k) {
+    b += AHEAD;
+    if (b >= call->batch)
+        return;
+    const ptrdiff_t word =
+        k == 0 ? call->targets[b] : call->noise[b / call->block * call->negatives + k - 1];
+    row_prefetch(call->output_weight + word * call->hidden, call->hidden);
+    __builtin_prefetch(call->output_bias + word);
 }
 
 void FASTNPLM_NAME(negative_example)(const struct negative_step *call,
@@ -36,8 +39,6 @@ void FASTNPLM_NAME(negative_example)(const struct negative_step *call,
         memset(grad_hidden, 0, (size_t)hidden * sizeof(float));
         return;
     }
-    if (b + 1 < call->batch)
-        prefetch_example(call, b + 1);
     double loss = 0.0;
     for (ptrdiff_t begin = 0; begin < pairs; begin += LANES) { /* a vector of pairs at a time */
         const float *rows[LANES];
@@ -51,6 +52,7 @@ void FASTNPLM_NAME(negative_example)(const struct negative_step *call,
                 continue;
             const int32_t word = k == 0 ? target : noise[k - 1];
             words[k] = -1;
+            prefetch_pair(call, b, k);
             if (k > 0 && call->skip_target && word == target)
                 continue;
             words[k] = word;

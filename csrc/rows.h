@@ -10,7 +10,7 @@
 INLINE void row_prefetch(const float *row, ptrdiff_t dim) {
     const char *from = (const char *)row;
     for (ptrdiff_t at = 0; at < dim * 4; at += 64)
-        __builtin_prefetch(from + at);
+        __builtin_prefetch(from + at, 0, 2);
     __builtin_prefetch(from + dim * 4 - 4);
 }
 

@@ -119,14 +119,32 @@ INLINE vector vector_with_sign(vector magnitude, vector sign) {
     return vector_from_bits(vector_bits(magnitude) | (vector_bits(sign) & int_splat(INT32_MIN)));
 }
 
+/* The lanes' numbers, each with the bits of half flipped: which lane a lane is added to. */
+#if LANES == 16
+#define PARTNERS(half) LANES_FROM(0, half), LANES_FROM(4, half), LANES_FROM(8, half), LANES_FROM(12, half)
+#elif LANES == 8
+#define PARTNERS(half) LANES_FROM(0, half), LANES_FROM(4, half)
+#else
+#define PARTNERS(half) LANES_FROM(0, half)
+#endif
+#define LANES_FROM(at, half) (at) ^ (half), (at + 1) ^ (half), (at + 2) ^ (half), (at + 3) ^ (half)
+#ifdef __clang__
+#define ADD_PARTNERS(v, half) ((v) + __builtin_shufflevector(v, v, PARTNERS(half)))
+#else
+#define ADD_PARTNERS(v, half) ((v) + __builtin_shuffle(v, (int_vector){PARTNERS(half)}))
+#endif
+
 /* The sum of the lanes, in a fixed order: halves, quarters, ... */
 INLINE float vector_sum(vector v) {
-    float parts[LANES];
-    memcpy(parts, &v, sizeof v);
-    for (int half = LANES / 2; half > 0; half /= 2)
-        for (int lane = 0; lane < half; lane++)
-            parts[lane] += parts[lane + half];
-    return parts[0];
+#if LANES == 16
+    v = ADD_PARTNERS(v, 8);
+#endif
+#if LANES >= 8
+    v = ADD_PARTNERS(v, 4);
+#endif
+    v = ADD_PARTNERS(v, 2);
+    v = ADD_PARTNERS(v, 1);
+    return v[0];
 }
 
 /* The first count lanes from memory, zero beyond: for the last columns of a row. */
