@@ -56,6 +56,15 @@ def _is_prose(words):
     return len(words) >= 4 and letters >= 0.7 * len(words) and words[-1] in ".:?!"
 
 
+def write_texts(folder):
+    """Write train.txt, valid.txt and test.txt, a sentence a line, into ``folder``."""
+    place = Path(folder)
+    place.mkdir(exist_ok=True)
+    for name, part in zip(("train", "valid", "test"), sentences(), strict=True):
+        lines = "".join(" ".join(words) + "\n" for words in part)
+        (place / f"{name}.txt").write_text(lines, encoding="utf-8")
+
+
 def run(threads=None, kernels="auto", out=None, overwrite=False, quiet=False):
     """Train, compare, predict; prints as it goes. Returns what it found, for JSON."""
     began = time.monotonic()

@@ -24,7 +24,8 @@ def test_no_sentence_is_in_two_parts():
 def test_sentences_are_cut_and_cleaned():
     topics = {
         "b": "The *third* thing. The first thing!\n\n   x = [1]\n",
-        "a": 'The "first"\nthing is here.  See\nalso (the other place later).\n\nThe first thing is here.',
+        "a": 'The "first"\nthing is here.  See\nalso (the other place later).\n\n'
+        "The first thing is here.",
     }
     training, validation, test = demo.sentences(topics)
     assert [" ".join(words) for words in training] == [
@@ -64,6 +65,15 @@ def test_quiet_and_json(small):
     found = json.loads(result.stdout)
     assert len(found["perplexities"]) == 2
     assert all(math.isfinite(value) for value in found["test"].values())
+
+
+def test_its_texts_can_be_had(tmp_path):
+    for _ in range(2):
+        result = CliRunner().invoke(commands, ["demo", "--text", str(tmp_path / "texts")])
+        assert result.exit_code == 0
+    for name, part in zip(("train", "valid", "test"), demo.sentences(), strict=True):
+        text = (tmp_path / "texts" / f"{name}.txt").read_text()
+        assert text == "".join(" ".join(words) + "\n" for words in part)
 
 
 @pytest.mark.slow

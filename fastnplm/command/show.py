@@ -10,17 +10,22 @@ from .output import show_json
 @computing
 @click.option("-o", "--out", type=FOLDER, help="Keep the model in this folder.")
 @click.option("--overwrite", is_flag=True, help="Replace the folder if it exists.")
+@click.option("--text", type=FOLDER, help="Only write its texts to this folder: try train on them.")
 @as_json
 @quiet
-def demo(threads, kernels, out, overwrite, as_json, quiet):
+def demo(threads, kernels, out, overwrite, text, as_json, quiet):
     """Train on Python's own documentation topics and show what comes of it.
 
     \b
     fastnplm demo
     fastnplm demo -o topics && fastnplm neighbors topics list
+    fastnplm demo --text texts && fastnplm train texts/train.txt -o model
     """
-    from ..demo import run
+    from ..demo import run, write_texts
 
+    if text is not None:
+        write_texts(text)
+        return
     found = run(threads, kernels, out, overwrite, quiet=quiet or as_json)
     if as_json:
         show_json(found)
