@@ -227,7 +227,7 @@ class Network:
                 f"{name} holds {given.reshape(-1)[where]} at position {where};"
                 f" ids are in [0, {len(self.vocabulary)})"
             )
-        return np.ascontiguousarray(given, dtype=np.int32)
+        return np.require(given, dtype=np.int32, requirements=["C", "A"])
 
     def forward(self, contexts, kernels="auto"):
         """The equations up to the scores, step by step. Scores are the trained ones, (B, V).

@@ -43,6 +43,8 @@ class NPLM(Network):
 
     def scored(self, tokens, threads=None, kernels="auto", raw=True):
         """Yield (first position, log p, log Z, log p without the correction or None) by blocks."""
+        if getattr(tokens, "dtype", None) not in (np.uint16, np.int32):
+            tokens = self.ids("tokens", tokens)
         scorer = evaluation.Scorer(self, thread_count.resolve(threads), kernels)
         corrected = np.ndim(self.loss.shift(self.vocabulary)) > 0
         for low in range(0, len(tokens), evaluation.BLOCK):

@@ -22,6 +22,9 @@ from .plan import Settings
 from .progress import Progress
 from .step import Step
 
+# Nats a token at which a run has diverged: exp of it, the perplexity, is no longer a number.
+LARGEST_LOSS = 700.0
+
 
 @dataclasses.dataclass
 class History:
@@ -159,7 +162,7 @@ class _Run:
             self.whole = False
             factor = self._factor(step.state.updates + 1)
             loss = step(contexts[:count], targets[:count], factor=factor)
-            if not math.isfinite(loss):
+            if not loss < LARGEST_LOSS:  # nor if it is not a number
                 self._diverged(f"the {step.network.loss.label} is {loss}", factor)
             self.loss_sum += loss * count
             self.tokens += count

@@ -40,8 +40,7 @@ class Vectors:
         """
         if isinstance(topn, bool) or int(topn) != topn or topn < 1:
             raise SettingsError(f"topn is {topn!r}; expected a whole number of at least 1")
-        plus = [positive] if isinstance(positive, str) else list(positive)
-        minus = [negative] if isinstance(negative, str) else list(negative)
+        plus, minus = _several(positive), _several(negative)
         asked = [self._id(word) for word in plus + minus]
         if not asked:
             raise SettingsError("most_similar needs at least one word")
@@ -84,3 +83,8 @@ class Vectors:
         if word not in self.vocabulary:
             raise VectorsError(f"{word!r} is not in the vocabulary of {len(self.vocabulary)} words")
         return self.vocabulary[word]
+
+
+def _several(words):
+    one = isinstance(words, str) or not hasattr(words, "__iter__")
+    return [words] if one else list(words)
