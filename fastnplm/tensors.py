@@ -32,7 +32,7 @@ def write_tensors(path: str | os.PathLike[str], tensors: dict[str, np.ndarray]) 
             for part in _parts(value):
                 block = value[part]
                 block = np.ascontiguousarray(block, dtype=block.dtype.newbyteorder("<"))
-                file.write(block.reshape(-1).view(np.uint8))
+                file.write(block.reshape(-1).view(np.uint8).data)
 
 
 def read_tensors(path: str | os.PathLike[str], targets: dict[str, np.ndarray]) -> None:

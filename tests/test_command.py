@@ -691,7 +691,8 @@ def test_signals_while_text_is_read_leave_nothing_behind(place, tmp_path, number
     process.stdin.write(b"the cat\n")
     process.stdin.flush()
     deadline = time.monotonic() + 30
-    while not any((tmp_path / "temporary").glob("fastnplm-*")) and time.monotonic() < deadline:
+    spooled = "fastnplm-text-*/standard-input"
+    while not any((tmp_path / "temporary").glob(spooled)) and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(number)
     _, err = process.communicate(timeout=60)

@@ -24,13 +24,13 @@ def test_no_sentence_is_in_two_parts():
 def test_sentences_are_cut_and_cleaned():
     topics = {
         "b": "The *third* thing. The first thing!\n\n   x = [1]\n",
-        "a": 'The "first"\nthing is here.  See\nalso (the other place later).\n\n'
+        "a": 'The "first"\nthing is here.  See\nalso (the other place that comes later).\n\n'
         "The first thing is here.",
     }
     training, validation, test = demo.sentences(topics)
     assert [" ".join(words) for words in training] == [
         "the first thing is here .",
-        "see also ( the other place later ) .",
+        "see also ( the other place that comes later ) .",
         "the third thing .",
     ]
     assert [" ".join(words) for words in validation] == ["the first thing !"]
