@@ -12,30 +12,37 @@ INLINE uintptr_t take(uintptr_t *at, size_t bytes) {
     return piece;
 }
 
-INLINE int is_shared(ptrdiff_t block) { return block >= LEAST_SHARED; }
+INLINE int is_shared(ptrdiff_t block, ptrdiff_t negatives) {
+    return block >= LEAST_SHARED && negatives <= MOST_WORDS_AN_EXAMPLE * block;
+}
 
 /* Lays the workspace out from address at and returns the address where it ends. */
 static uintptr_t lay_out(struct negative_workspace *w, uintptr_t at,
                          const struct negative_scratch *size) {
     const ptrdiff_t batch = size->batch, negatives = size->negatives;
     const ptrdiff_t block = size->block < 1 ? 1 : size->block < batch ? size->block : batch;
-    size_t grads;
-    w->own_size = packed_columns(size->hidden);
-    w->gangs_a_block = (block + GANG - 1) / GANG;
-    w->gangs = 0;
-    if (is_shared(block)) {
-        w->gangs = w->gangs_a_block * (batch / block);
-        w->gangs += (batch % block + GANG - 1) / GANG;
-        w->items = batch + w->gangs * negatives;
-        grads = (size_t)(batch + w->gangs * negatives * GANG);
+    *w = (struct negative_workspace){0};
+    w->hiddens = packed_columns(size->hidden);
+    w->own_size = w->hiddens;
+    w->items = batch * (1 + negatives);
+    if (is_shared(block, negatives)) {
+        w->gangs_a_block = (block + GANG - 1) / GANG;
+        w->stretch = w->gangs_a_block * GANG;
+        w->blocks = (batch + block - 1) / block;
+        w->gangs = w->gangs_a_block * (batch / block) + (batch % block + GANG - 1) / GANG;
+        w->items = batch + w->blocks * negatives;
         w->own_size += FASTNPLM_NAME(negative_gang_floats)(negatives, size->hidden);
-    } else {
-        w->items = batch * (1 + negatives);
-        grads = (size_t)w->items;
     }
+    const size_t words = (size_t)(w->blocks * negatives);
+    const size_t parts = (size_t)(w->gangs * negatives);
     at = (at + 63) & ~(uintptr_t)63;
     w->words = (void *)take(&at, (size_t)w->items * sizeof(int32_t));
-    w->grads = (void *)take(&at, grads * sizeof(float));
+    w->grads = (void *)take(&at, (size_t)w->items * sizeof(float));
+    w->noise_grads = (void *)take(&at, words * (size_t)w->stretch * sizeof(float));
+    w->values = (void *)take(&at, (size_t)(w->blocks * w->stretch * w->hiddens) * sizeof(float));
+    w->noise_rows = (void *)take(&at, words * (size_t)w->hiddens * sizeof(float));
+    w->noise_biases = (void *)take(&at, parts * sizeof(float));
+    w->counts = (void *)take(&at, parts);
     w->grouping = (void *)take(&at, groups_bytes(w->items));
     w->own = (void *)take(&at, (size_t)(w->own_size * size->threads) * sizeof(float));
     return at;
@@ -46,10 +53,10 @@ size_t FASTNPLM_NAME(negative_scratch)(const struct negative_scratch *call) {
     return lay_out(&w, 0, call) + 64;
 }
 
-/* A row's gradients, a few of them at a time; sum and bias gather them in the items' order. */
+/* A row's gradients, a few of them at a time; sum gathers them in the items' order. */
 struct gathering {
     const float *rows[16];
-    float scales[16], bias, *sum;
+    float scales[16], *sum;
     ptrdiff_t count, hidden;
     int begun;
 };
@@ -60,33 +67,60 @@ INLINE void gather_flush(struct gathering *g) {
     g->count = 0;
 }
 
-INLINE void gather_add(struct gathering *g, float scale, const float *values) {
+INLINE void gather_add(struct gathering *g, float scale, const float *row) {
     g->scales[g->count] = scale;
-    g->rows[g->count] = values;
-    g->bias += scale;
+    g->rows[g->count] = row;
     if (++g->count == 16)
         gather_flush(g);
+}
+
+/* The gradient of the bias of item, a word of shared noise: its gangs' in their order. */
+static float noise_bias(const struct negative_step *call, const struct negative_workspace *w,
+                        ptrdiff_t item) {
+    const ptrdiff_t negatives = call->negatives;
+    float sum = 0.0f;
+    for (ptrdiff_t i = 0; i < w->gangs_a_block; i++) {
+        const ptrdiff_t gang = item / negatives * w->gangs_a_block + i;
+        if (gang < w->gangs)
+            sum += w->noise_biases[gang * negatives + item % negatives];
+    }
+    return sum;
+}
+
+/* The words of shared noise that count in any gang, into the items. */
+static void name_noise(const struct negative_step *call, const struct negative_workspace *w) {
+    const ptrdiff_t negatives = call->negatives, items = w->blocks * negatives;
+    for (ptrdiff_t item = 0; item < items; item++)
+        w->words[call->batch + item] = -1;
+    for (ptrdiff_t gang = 0; gang < w->gangs; gang++)
+        for (ptrdiff_t k = 0; k < negatives; k++)
+            if (w->counts[gang * negatives + k]) {
+                const ptrdiff_t item = gang / w->gangs_a_block * negatives + k;
+                w->words[call->batch + item] = call->noise[item];
+            }
 }
 
 /* Sum the gradients of one word's items and take the word's step. */
 static void step_word(const struct negative_step *call, const struct negative_workspace *w,
                       const struct groups *groups, ptrdiff_t group, float *sum) {
     const ptrdiff_t hidden = call->hidden, pairs = 1 + call->negatives;
-    struct gathering g = {.sum = sum, .hidden = hidden};
+    struct gathering g;
+    float bias = 0.0f;
+    g.sum = sum;
+    g.hidden = hidden;
+    g.count = g.begun = 0;
     for (ptrdiff_t m = groups->start[group]; m < groups->start[group + 1]; m++) {
-        const ptrdiff_t item = groups->members[m];
-        if (!w->gangs || item < call->batch) {
+        const ptrdiff_t item = groups->members[m], noise = item - call->batch;
+        if (w->gangs && noise >= 0) {
+            gather_add(&g, 1.0f, w->noise_rows + noise * w->hiddens);
+            bias += noise_bias(call, w, noise);
+        } else {
             const ptrdiff_t b = w->gangs ? item : item / pairs;
             gather_add(&g, w->grads[item], call->values + b * hidden);
-            continue;
+            bias += w->grads[item];
         }
-        const struct gang gang = gang_of(call, w, (item - call->batch) / call->negatives);
-        const float *grads = w->grads + call->batch + (item - call->batch) * GANG;
-        for (ptrdiff_t j = 0; j < gang.count; j++)
-            if (grads[j] != 0.0f) /* the ignored are 0 */
-                gather_add(&g, grads[j], call->values + (gang.first + j) * hidden);
     }
-    if (g.count || !g.begun)
+    if (g.count)
         gather_flush(&g);
     const ptrdiff_t word = groups->distinct[group];
     const struct rule_values values = rule_values(call->hyper, 1);
@@ -95,7 +129,7 @@ static void step_word(const struct negative_step *call, const struct negative_wo
     float *bias_slot = call->bias_slots + word;
     apply_rule(call->rule, &values, hidden, sum, call->output_weight + word * hidden, slot,
                slot + call->vocabulary * hidden);
-    apply_rule_once(call->rule, &bias_values, g.bias, call->output_bias + word, bias_slot,
+    apply_rule_once(call->rule, &bias_values, bias, call->output_bias + word, bias_slot,
                     bias_slot + call->vocabulary);
 }
 
@@ -113,14 +147,22 @@ int FASTNPLM_NAME(negative_step)(const struct negative_step *call) {
         if (w.gangs) {
 #pragma omp for schedule(dynamic)
             for (ptrdiff_t gang = 0; gang < w.gangs; gang++)
-                FASTNPLM_NAME(negative_gang)(call, &w, gang, own + packed_columns(hidden));
+                FASTNPLM_NAME(negative_gang)(call, &w, gang, own + w.hiddens);
+            const ptrdiff_t parts = row_blocks(call->negatives);
+#pragma omp for schedule(dynamic) nowait
+            for (ptrdiff_t part = 0; part < w.blocks * parts; part++)
+                FASTNPLM_NAME(negative_rows)(call, &w, part / parts, part % parts);
         } else {
 #pragma omp for schedule(dynamic, 16)
             for (ptrdiff_t b = 0; b < call->batch; b++)
                 FASTNPLM_NAME(negative_example)(call, &w, b);
         }
 #pragma omp single
-        groups = group_ids(w.words, 1, w.items, w.grouping);
+        {
+            if (w.gangs)
+                name_noise(call, &w);
+            groups = group_ids(w.words, 1, w.items, w.grouping);
+        }
 #pragma omp for schedule(dynamic, 32)
         for (ptrdiff_t g = 0; g < groups.count; g++) {
             if (g + ROWS_AHEAD < groups.count) {

@@ -11,36 +11,46 @@
 #include "kernels.h"
 #include "vector_math.h"
 
-/* From this many examples to a row of noise the products pay. */
+/* From this many examples to a row of noise, and up to so many words for each of them, the products
+ * pay and their workspace stays in proportion to the batch. */
 #define LEAST_SHARED 8
+#define MOST_WORDS_AN_EXAMPLE 16
 
 /* Examples that go through the products together. */
 #define GANG 128
 
 struct negative_workspace {
     /* items are what a row's gradient is summed from: with noise for each example the pairs (b, k),
-     * k = 0 the target; with shared noise first the targets, then (gang, k) of the noise */
-    ptrdiff_t items, gangs_a_block, gangs;
-    int32_t *words;    /* (items) an item's word, -1 if none of its pairs counts */
-    float *grads;      /* gradient of each pair's score: (items), or (B) and (gangs, K, GANG) */
-    uint8_t *grouping; /* groups_bytes(items) */
-    float *own;        /* a thread's own, own_size floats each */
-    ptrdiff_t own_size;
+     * k = 0 the target; with shared noise first the targets, then (block, k) of the noise */
+    ptrdiff_t items, blocks, gangs_a_block, gangs; /* gangs and blocks: 0 where noise is not shared */
+    ptrdiff_t stretch;   /* gangs_a_block * GANG, the room for a block's examples */
+    int32_t *words;      /* (items) an item's word, -1 if none of its pairs counts */
+    float *grads;        /* gradient of each pair's score: (items), or (B) of the targets */
+    float *noise_grads;  /* (blocks, K, stretch) the same of shared noise, 0 where it does not count */
+    float *values;       /* (blocks) of hidden packed for the product that makes ... */
+    float *noise_rows;   /* (blocks, K, hiddens) the gradient of each row of shared noise */
+    float *noise_biases; /* (gangs, K) parts of the gradient of its bias */
+    uint8_t *counts;     /* (gangs, K) whether any pair counts */
+    uint8_t *grouping;   /* groups_bytes(items) */
+    float *own;          /* a thread's own, own_size floats each */
+    ptrdiff_t own_size, hiddens; /* hiddens: H filled up to whole vectors */
 };
 
-/* How gang number gang lies: its examples are [first, first + count), its noise row block. */
+/* How gang number gang lies: its examples are [first, first + count) and the gang's begin at
+ * offset in their block of size examples. */
 struct gang {
-    ptrdiff_t first, count, block;
+    ptrdiff_t first, count, block, offset, size;
 };
 
 INLINE struct gang gang_of(const struct negative_step *call, const struct negative_workspace *w,
                            ptrdiff_t gang) {
     struct gang g;
     g.block = gang / w->gangs_a_block;
-    ptrdiff_t end = (g.block + 1) * call->block;
-    g.first = g.block * call->block + gang % w->gangs_a_block * GANG;
-    end = end < call->batch ? end : call->batch;
-    g.count = end - g.first < GANG ? end - g.first : GANG;
+    g.offset = gang % w->gangs_a_block * GANG;
+    g.first = g.block * call->block + g.offset;
+    ptrdiff_t left = call->batch - g.block * call->block;
+    g.size = left < call->block ? left : call->block;
+    g.count = g.size - g.offset < GANG ? g.size - g.offset : GANG;
     return g;
 }
 
@@ -56,5 +66,10 @@ void FASTNPLM_NAME(negative_example)(const struct negative_step *call,
 void FASTNPLM_NAME(negative_gang)(const struct negative_step *call,
                                   const struct negative_workspace *w, ptrdiff_t gang, float *own);
 ptrdiff_t FASTNPLM_NAME(negative_gang_floats)(ptrdiff_t negatives, ptrdiff_t hidden);
+
+/* When all gangs are done: part of the gradient of the rows of a block's noise. */
+void FASTNPLM_NAME(negative_rows)(const struct negative_step *call,
+                                  const struct negative_workspace *w, ptrdiff_t block,
+                                  ptrdiff_t part);
 
 #endif

@@ -3,6 +3,7 @@
  *
  *     scores (K, examples)      = rows (K, H) * hidden transposed
  *     grad_hidden (examples, H) = gradients of the scores transposed * rows
+ *     gradient of rows (K, H)   = gradients of the scores * hidden, over the whole block
  */
 #include "negative.h"
 
@@ -32,32 +33,37 @@ ptrdiff_t FASTNPLM_NAME(negative_gang_floats)(ptrdiff_t negatives, ptrdiff_t hid
     return 2 * negatives * packed_columns(hidden) + hidden * GANG + GANG * packed_columns(hidden);
 }
 
-/* Turns the scores of noise word k (GANG of them, some beyond the gang) into gradients. Returns
- * whether any of its pairs counts. */
-static int finish_scores(const struct negative_step *call, const struct gang *g, int32_t word,
-                         float *scores, double *losses) {
+/* Turns the scores of a noise word (one for each of the gang, and of what fills up its last vector)
+ * into gradients. weights and targets are the gang's, filled up likewise, with weight 0. */
+static void finish_scores(const struct negative_step *call, ptrdiff_t count, int32_t word,
+                          const float *weights, const int32_t *targets, float *scores,
+                          double *losses, float *bias_grad, uint8_t *counts) {
     float bias = call->output_bias[word];
-    int counts = 0;
     if (call->offsets)
         bias -= call->offsets[word];
-    for (ptrdiff_t j = 0; j < g->count; j += LANES) {
-        const ptrdiff_t left = g->count - j < LANES ? g->count - j : LANES;
-        const vector score = vector_load(scores + j) + bias;
-        float grad[LANES], loss[LANES];
-        vector_store(grad, noise_grad(score));
-        vector_store(loss, noise_loss(score));
-        for (ptrdiff_t lane = 0; lane < left; lane++) {
-            const ptrdiff_t b = g->first + j + lane;
-            const int counted = call->weights[b] != 0.0f &&
-                                !(call->skip_target && word == call->targets[b]);
-            counts |= counted;
-            scores[j + lane] = counted ? grad[lane] * call->weights[b] : 0.0f;
-            losses[j + lane] += counted ? (double)loss[lane] : 0.0;
+    int_vector any = {0};
+    vector sum = {0};
+    for (ptrdiff_t j = 0; j < count; j += LANES) {
+        const vector score = vector_load(scores + j) + bias, weight = vector_load(weights + j);
+        int_vector counted = weight != 0.0f;
+        if (call->skip_target) {
+            int_vector target;
+            memcpy(&target, targets + j, sizeof target);
+            counted &= target != word;
         }
-        for (ptrdiff_t lane = left; lane < LANES; lane++)
-            scores[j + lane] = 0.0f;
+        const vector zero = {0};
+        const vector grad = vector_select(counted, noise_grad(score) * weight, zero);
+        const vector loss = vector_select(counted, noise_loss(score), zero);
+        vector_store(scores + j, grad);
+        for (int lane = 0; lane < LANES; lane++)
+            losses[j + lane] += (double)loss[lane];
+        any |= counted;
+        sum += grad;
     }
-    return counts;
+    *bias_grad = vector_sum(sum);
+    *counts = 0;
+    for (int lane = 0; lane < LANES; lane++)
+        *counts |= any[lane] != 0;
 }
 
 /* The example's own pair, that of its target: added to what the noise gave. */
@@ -84,9 +90,11 @@ void FASTNPLM_NAME(negative_gang)(const struct negative_step *call,
     const ptrdiff_t hidden = call->hidden, negatives = call->negatives;
     const struct gang g = gang_of(call, w, gang);
     const int32_t *noise = call->noise + g.block * negatives;
-    float *end, *grads = w->grads + call->batch + gang * negatives * GANG;
+    float *end, *grads = w->noise_grads + g.block * negatives * w->stretch + g.offset;
     const struct gang_memory m = gang_memory(own, negatives, hidden, &end);
     double losses[GANG] = {0};
+    float weights[GANG] = {0};
+    int32_t targets[GANG] = {0};
 
     for (ptrdiff_t k = 0; k < negatives; k++) {
         if (k + ROWS_AHEAD < negatives)
@@ -99,12 +107,17 @@ void FASTNPLM_NAME(negative_gang)(const struct negative_step *call,
             memset(m.values + j * hidden, 0, (size_t)hidden * sizeof(float));
         else
             row_copy(m.values + j * hidden, call->values + b * hidden, hidden);
-        __builtin_prefetch(call->output_bias + call->targets[b]);
+        weights[j] = call->weights[b];
+        targets[j] = call->targets[b];
+        __builtin_prefetch(call->output_bias + targets[j]);
     }
     for (ptrdiff_t panel = 0; panel < panel_count(g.count); panel++)
         FASTNPLM_NAME(pack_transposed)(m.values, hidden, hidden, g.count, panel, m.packed_values);
-    for (ptrdiff_t panel = 0; panel < panel_count(hidden); panel++)
+    float *packed_block = w->values + g.block * w->stretch * w->hiddens;
+    for (ptrdiff_t panel = 0; panel < panel_count(hidden); panel++) {
         FASTNPLM_NAME(pack_columns)(m.rows, hidden, NULL, negatives, hidden, panel, m.packed_rows);
+        pack_stretch(m.values, hidden, g.offset, g.count, g.size, hidden, panel, packed_block);
+    }
     const struct product of_scores = {
         .rows = negatives,
         .columns = packed_columns(g.count),
@@ -114,21 +127,20 @@ void FASTNPLM_NAME(negative_gang)(const struct negative_step *call,
         .a_depth = 1,
         .packed = m.packed_values,
         .out = grads,
-        .out_row = GANG,
+        .out_row = w->stretch,
     };
     for (ptrdiff_t block = 0; block < row_blocks(negatives); block++)
         FASTNPLM_NAME(packed_block)(&of_scores, block);
-    for (ptrdiff_t k = 0; k < negatives; k++) {
-        int counts = finish_scores(call, &g, noise[k], grads + k * GANG, losses);
-        w->words[call->batch + gang * negatives + k] = counts ? noise[k] : -1;
-    }
+    for (ptrdiff_t k = 0; k < negatives; k++)
+        finish_scores(call, g.count, noise[k], weights, targets, grads + k * w->stretch, losses,
+                      w->noise_biases + gang * negatives + k, w->counts + gang * negatives + k);
     const struct product of_hidden = {
         .rows = g.count,
         .columns = hidden,
         .depth = negatives,
         .a = grads,
         .a_row = 1,
-        .a_depth = GANG,
+        .a_depth = w->stretch,
         .packed = m.packed_rows,
         .out = call->grad_hidden + g.first * hidden,
         .out_row = hidden,
@@ -141,4 +153,22 @@ void FASTNPLM_NAME(negative_gang)(const struct negative_step *call,
             row_prefetch(call->output_weight + call->targets[g.first + j + 4] * hidden, hidden);
         add_target(call, w, g.first + j, last, losses[j]);
     }
+}
+
+void FASTNPLM_NAME(negative_rows)(const struct negative_step *call,
+                                  const struct negative_workspace *w, ptrdiff_t block,
+                                  ptrdiff_t part) {
+    const struct gang g = gang_of(call, w, block * w->gangs_a_block);
+    const struct product of_rows = {
+        .rows = call->negatives,
+        .columns = w->hiddens,
+        .depth = g.size,
+        .a = w->noise_grads + block * call->negatives * w->stretch,
+        .a_row = w->stretch,
+        .a_depth = 1,
+        .packed = w->values + block * w->stretch * w->hiddens,
+        .out = w->noise_rows + block * call->negatives * w->hiddens,
+        .out_row = w->hiddens,
+    };
+    FASTNPLM_NAME(packed_block)(&of_rows, part);
 }

@@ -4,12 +4,6 @@
 #include "product.h"
 #include "vector_math.h"
 
-/* Columns of this panel, as packed. */
-INLINE ptrdiff_t panel_width(ptrdiff_t columns, ptrdiff_t panel) {
-    ptrdiff_t left = packed_columns(columns) - panel * PANEL;
-    return left < PANEL ? left : PANEL;
-}
-
 void FASTNPLM_NAME(pack_columns)(const float *b, ptrdiff_t b_depth, const int32_t *ids,
                                  ptrdiff_t depth, ptrdiff_t columns, ptrdiff_t panel,
                                  float *packed) {

@@ -33,6 +33,12 @@ INLINE ptrdiff_t packed_columns(ptrdiff_t columns) {
 
 INLINE ptrdiff_t panel_count(ptrdiff_t columns) { return (columns + PANEL - 1) / PANEL; }
 
+/* Columns of one panel, as packed. */
+INLINE ptrdiff_t panel_width(ptrdiff_t columns, ptrdiff_t panel) {
+    ptrdiff_t left = packed_columns(columns) - panel * PANEL;
+    return left < PANEL ? left : PANEL;
+}
+
 INLINE ptrdiff_t row_blocks(ptrdiff_t rows) { return (rows + PACKED_ROWS - 1) / PACKED_ROWS; }
 
 /* Pack one panel: the columns from panel * PANEL on of b, b(k, j) = b[k * b_depth + j] or, with
@@ -40,6 +46,13 @@ INLINE ptrdiff_t row_blocks(ptrdiff_t rows) { return (rows + PACKED_ROWS - 1) / 
 void FASTNPLM_NAME(pack_columns)(const float *b, ptrdiff_t b_depth, const int32_t *ids,
                                  ptrdiff_t depth, ptrdiff_t columns, ptrdiff_t panel,
                                  float *packed);
+
+/* The same for a stretch of the depth: rows [from, from + depth) of a b with all rows. */
+INLINE void pack_stretch(const float *b, ptrdiff_t b_depth, ptrdiff_t from, ptrdiff_t depth,
+                         ptrdiff_t all, ptrdiff_t columns, ptrdiff_t panel, float *packed) {
+    ptrdiff_t skipped = panel * PANEL * (all - depth) + from * panel_width(columns, panel);
+    FASTNPLM_NAME(pack_columns)(b, b_depth, NULL, depth, columns, panel, packed + skipped);
+}
 
 /* The same for b(k, j) = b[k + j * b_column]. */
 void FASTNPLM_NAME(pack_transposed)(const float *b, ptrdiff_t b_column, ptrdiff_t depth,
