@@ -80,6 +80,8 @@ class Build(build_ext):
         try:
             if ext.name == "fastnplm.kernels.native":
                 self.add_kernels(ext)
+            elif self.compiler.compiler_type == "unix":
+                ext.extra_compile_args = ["-O3", "-fvisibility=hidden", "-Wno-unused-parameter"]
             super().build_extension(ext)
         except Exception as error:
             if self.required:
@@ -182,19 +184,20 @@ def probe_targets(compile_command, folder, machine):
     return found
 
 
-def extension(name, source):
+def extension(name, *sources):
     """One optional extension; it is rebuilt when anything in csrc changes."""
     depends = sorted(
         f"{SOURCES}/{entry}"
         for entry in os.listdir(SOURCES)
         if entry.endswith((".c", ".h")) and entry not in ("native.c", "text.c")
     )
-    return Extension(name, [f"{SOURCES}/{source}"], depends=depends, optional=True)
+    paths = [f"{SOURCES}/{source}" for source in sources]
+    return Extension(name, paths, depends=depends, optional=True)
 
 
 extensions = [extension("fastnplm.kernels.native", "native.pyx")]
-if os.path.exists(f"{SOURCES}/text.pyx"):  # the reader's inner loops: Cython alone, no kernels
-    extensions.append(extension("fastnplm._text", "text.pyx"))
+# The reader's inner loops: no kernels, so no instruction sets to choose from.
+extensions.append(extension("fastnplm._text", "text.pyx", "lexicon.c"))
 if platform.python_implementation() != "CPython":
     extensions = []
     say("native kernels are built for CPython only")

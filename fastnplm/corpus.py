@@ -12,7 +12,7 @@ import numpy as np
 from fastnplm.errors import CorpusError, SettingsError
 from fastnplm.folder import previous_of
 from fastnplm.header import TOKENS_NAME, VOCABULARY_NAME, Header, Report
-from fastnplm.preparation import Progress, prepare_corpus
+from fastnplm.preparation import DEFAULT_MEMORY, Preparation, Progress
 from fastnplm.text import TextSettings
 from fastnplm.vocabulary import Vocabulary
 
@@ -72,6 +72,8 @@ class Corpus:
         errors: str | None = None,
         reserved: str | None = None,
         overwrite: bool = False,
+        threads: int | None = None,
+        memory: int | None = DEFAULT_MEMORY,
         progress: Progress | None = None,
     ) -> "Corpus":
         """Encode text and open the result.
@@ -86,6 +88,9 @@ class Corpus:
             reserved words included. Without effect when a vocabulary is given.
         segment, lowercase, normalize, encoding, errors, reserved : see
             `fastnplm.text.TextSettings`; None takes the vocabulary's, or the default
+        threads : processors to use, None for all this process may use
+        memory : bytes the counting of words may take; beyond that it goes on on disk, exactly as
+            before but slower
         overwrite : replace an existing corpus at ``out``
         progress : called as ``progress(bytes_read, bytes_on_disk, words)`` after each block
 
@@ -112,17 +117,19 @@ class Corpus:
                 f"the vocabulary was built with {given.splitting}; text for it cannot be split "
                 f"with {settings.splitting}"
             )
-        folder = prepare_corpus(
-            *sources,
-            out=Path(out) if out is not None else None,
+        preparation = Preparation(
+            settings=settings,
             vocabulary=vocabulary,
             min_count=min_count,
             max_vocab=max_vocab,
-            settings=settings,
-            overwrite=overwrite,
+            threads=threads,
+            memory=memory,
             progress=progress,
         )
-        corpus = cls.open(folder)
+        folder, vocabulary = preparation.run(
+            *sources, out=Path(out) if out is not None else None, overwrite=overwrite
+        )
+        corpus = cls(folder, Header.read(folder), vocabulary)
         if out is None:
             corpus._finalizer.detach()
             corpus._finalizer = weakref.finalize(corpus, _close, corpus._file, folder)

@@ -6,6 +6,7 @@ exact and works the same for every encoding.
 """
 
 import codecs
+from dataclasses import dataclass
 
 from fastnplm.errors import SettingsError
 
@@ -31,24 +32,32 @@ def damage_marker() -> str:
     return _HANDLER
 
 
-def settle_damage(text: str, policy: str) -> tuple[str, int, int]:
-    """Replace marked places by U+FFFD, or drop the lines that hold them.
+@dataclass
+class Damage:
+    """How much was mended, for the report."""
 
-    Returns the text, the number of damaged bytes and the number of damaged lines.
-    """
+    replaced_bytes: int = 0
+    replaced_lines: int = 0
+    skipped_lines: int = 0
+
+    def add(self, other: "Damage") -> None:
+        self.replaced_bytes += other.replaced_bytes
+        self.replaced_lines += other.replaced_lines
+        self.skipped_lines += other.skipped_lines
+
+
+def settle_damage(text: str, policy: str) -> tuple[str, Damage]:
+    """Replace marked places by U+FFFD, or drop the lines that hold them (``skip-line``)."""
     if DAMAGED not in text:
-        return text, 0, 0
+        return text, Damage()
     damaged_bytes = text.count(DAMAGED) + text.count(DAMAGED_MORE)
     lines = text.split("\n")
     damaged_lines = sum(DAMAGED in line for line in lines)
     if policy == "skip-line":
-        return (
-            "\n".join(line for line in lines if DAMAGED not in line),
-            damaged_bytes,
-            damaged_lines,
-        )
+        kept = "\n".join(line for line in lines if DAMAGED not in line)
+        return kept, Damage(skipped_lines=damaged_lines)
     text = text.replace(DAMAGED_MORE, "").replace(DAMAGED, "\ufffd")
-    return text, damaged_bytes, damaged_lines
+    return text, Damage(damaged_bytes, damaged_lines)
 
 
 def canonical_encoding(name: str) -> str:

@@ -17,7 +17,9 @@ class Report:
     """What preparing a corpus met; counts of the text as it was read.
 
     ``oov`` counts tokens that are ``<unk>``, literal ones among them. ``types`` is the number of
-    different words met, None where a given vocabulary made counting them needless.
+    different words met, None where a given vocabulary made counting them needless; ``spills`` how
+    often a table of counts had to be put on disk to stay within the memory allowed (all counts
+    are exact all the same).
     """
 
     files: int = 0
@@ -32,6 +34,7 @@ class Report:
     words: int = 0
     oov: int = 0
     types: int | None = None
+    spills: int = 0
 
 
 @dataclass

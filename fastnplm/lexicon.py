@@ -4,18 +4,18 @@
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from fastnplm.text import END, START, UNKNOWN
+from fastnplm.text import END, START, UNKNOWN, split_characters
 
 _WORD = re.compile(rb"[^\x00\t\n\x0b\x0c\r ]+")
 _START, _END, _UNKNOWN = START.encode(), END.encode(), UNKNOWN.encode()
 RESERVED_WORDS = (_UNKNOWN, _START, _END)
 
-#: What a word costs here beyond its own bytes: a bytes object, a place in the table, a count.
+# What a word costs here beyond its own bytes: a bytes object, a place in the table, a count.
 _WORD_BYTES = 160
 
 
@@ -39,6 +39,7 @@ class Encoded:
     ids: np.ndarray
     lines: int
     blank_lines: int
+    sentences: int
     ends_first: bool
     open_words: bool
     reserved: int
@@ -53,6 +54,7 @@ class Lexicon:
     unknown, start, end : ids of the reserved words; ``unknown`` None makes an unknown word an error
     fixed : True gives every other word the id ``unknown``; False gives it the next id
     reserved : what a literal ``<s>`` or ``</s>`` does, see `fastnplm.text.TextSettings`
+    characters : every character is a word
     """
 
     def __init__(
@@ -63,13 +65,15 @@ class Lexicon:
         end: int = 2,
         fixed: bool = False,
         reserved: str = "reject",
+        characters: bool = False,
     ) -> None:
         self._ids: _Ids = _Ids((word, id) for id, word in enumerate(words))
         if fixed:
             self._ids.otherwise = -1 if unknown is None else unknown
-        self._unknown = unknown
         self.end = end
+        self._unknown = unknown
         self._reserved = reserved
+        self._characters = characters
         self._counts = np.zeros(max(1024, len(words)), np.int64)
         self._letters = 0
 
@@ -80,17 +84,51 @@ class Lexicon:
         """Bytes this table takes, roughly."""
         return len(self._ids) * _WORD_BYTES + self._letters
 
-    def words(self) -> list[bytes]:
-        return list(self._ids)
+    def letters(self) -> bytes:
+        """All words behind one another."""
+        return b"".join(self._ids)
+
+    def ends(self) -> np.ndarray:
+        """Where each word ends in `letters`, int64."""
+        return np.cumsum([len(word) for word in self._ids], dtype=np.int64)
 
     def counts(self) -> np.ndarray:
-        """int64, how often each word was met; counts ``</s>`` at each sentence's end."""
+        """How often each word was met, int64; ends of sentences are counted elsewhere."""
         self._grow()
         return self._counts[: len(self._ids)].copy()
 
-    def count_end(self) -> None:
-        """Count one sentence end that no block held."""
-        self._counts[self.end] += 1
+    def spell(self, ids: np.ndarray) -> list[str]:
+        """The words with these ids."""
+        words = list(self._ids)
+        return [words[id].decode() for id in ids.tolist()]
+
+    def order(self, first: int, least: int) -> np.ndarray:
+        """Ids from ``first`` on that were met ``least`` times or more: by falling count, ties by
+        code point (which is the order of UTF-8's bytes), int32."""
+        counts, words = self.counts(), list(self._ids)
+        ids = np.flatnonzero(counts[first:] >= least) + first
+        return np.array(sorted(ids.tolist(), key=lambda id: (-counts[id], words[id])), np.int32)
+
+    def add(
+        self, letters: bytes, ends: np.ndarray, counts: np.ndarray, part: int = 0, parts: int = 1
+    ) -> np.ndarray:
+        """Count words of another table in, ``counts`` times each; returns their ids, int32.
+
+        With ``parts``, only the words that fall to ``part`` are; the others get the id -1.
+        """
+        ids = np.full(len(ends), -1, np.int32)
+        for place, word in enumerate(_words(letters, ends)):
+            if parts == 1 or hash(word) % parts == part:
+                ids[place] = self._ids[word]
+        self._grow()
+        taken = ids >= 0
+        np.add.at(self._counts, ids[taken], counts[taken])
+        return ids
+
+    def find(self, letters: bytes, ends: np.ndarray) -> np.ndarray:
+        """Ids of words, int32; -1 for those that are not here."""
+        found = [self._ids.get(word, -1) for word in _words(letters, ends)]
+        return np.array(found, np.int32)
 
     def _grow(self) -> None:
         if len(self._ids) > len(self._counts):
@@ -112,16 +150,18 @@ class Lexicon:
             except UnicodeDecodeError as error:
                 raise Trouble("utf-8", error.start) from None
         before = len(self._ids)
-        if _START in data or _END in data:
+        if self._characters or _START in data or _END in data:
             encoded = self._encode_lines(data)
         else:
             encoded = self._encode_at_once(data)
         if self._unknown is None and len(encoded.ids) and int(encoded.ids.min()) < 0:
             raise Trouble("unknown", self._first_unknown(data))
-        self._letters += sum(map(len, list(self._ids)[before:])) if len(self._ids) > before else 0
+        if len(self._ids) > before:
+            self._letters += sum(map(len, list(self._ids)[before:]))
         self._grow()
         met = np.bincount(encoded.ids, minlength=1)
         self._counts[: len(met)] += met
+        self._counts[self.end] = 0
         return encoded
 
     def _encode_at_once(self, data: bytes) -> Encoded:
@@ -134,17 +174,17 @@ class Lexicon:
         blanks = int(np.count_nonzero(blank))
         ends_first = bool(len(ids)) and bool(is_end[0])
         open_words = bool(len(ids)) and not is_end[-1]
-        return Encoded(ids[~blank] if blanks else ids, lines, blanks, ends_first, open_words, 0)
+        kept = ids[~blank] if blanks else ids
+        return Encoded(kept, lines, blanks, lines - blanks, ends_first, open_words, 0)
 
     def _encode_lines(self, data: bytes) -> Encoded:
         ids: list[int] = []
         position = blanks = reserved = lines = 0
-        ends_first = False
-        found = 0
+        ends_first = open_words = False
         pieces = data.replace(b"\0", b" ").split(b"\n")
         for number, piece in enumerate(pieces):
             begin = len(ids)
-            for word in piece.split():
+            for word in self._cut(piece):
                 if word in (_START, _END):
                     reserved += 1
                     open_sentence = len(ids) > begin and ids[-1] != self.end
@@ -156,20 +196,29 @@ class Lexicon:
                         ids.append(self.end)
                 else:
                     ids.append(self._ids[word])
-            found = len(ids) - begin
             position += len(piece) + 1
+            open_words = len(ids) > begin and ids[-1] != self.end
             if number < len(pieces) - 1:
                 lines += 1
-                if not found:
+                if len(ids) == begin:
                     blanks += 1
                     ends_first |= number == 0
-                elif ids[-1] != self.end:
+                elif open_words:
                     ids.append(self.end)
-        open_words = bool(found) and ids[-1] != self.end
-        return Encoded(np.array(ids, np.int32), lines, blanks, ends_first, open_words, reserved)
+        sentences = ids.count(self.end)
+        array = np.array(ids, np.int32)
+        return Encoded(array, lines, blanks, sentences, ends_first, open_words, reserved)
+
+    def _cut(self, line: bytes) -> list[bytes]:
+        if self._characters:
+            return [character.encode() for character in split_characters(line.decode())]
+        return line.split()
 
     def _first_unknown(self, data: bytes) -> int:
-        return next(m.start() for m in _WORD.finditer(data) if m.group() not in self._ids)
+        for match in _WORD.finditer(data):
+            if any(word not in self._ids for word in self._cut(match.group())):
+                return match.start()
+        raise AssertionError("every word is known")
 
 
 class _Ids(dict):
@@ -184,5 +233,19 @@ class _Ids(dict):
         return id
 
 
+def _words(letters: bytes, ends: np.ndarray) -> Iterator[bytes]:
+    letters = bytes(letters)
+    begin = 0
+    for end in ends.tolist():
+        yield letters[begin:end]
+        begin = end
+
+
 def _find_word(data: bytes, word: bytes, start: int) -> int:
     return next(m.start() for m in _WORD.finditer(data, start) if m.group() == word)
+
+
+def recode(ids: np.ndarray, table: np.ndarray, wanted: int, out: np.ndarray) -> int:
+    """Set ``out`` to ``table[ids]``; returns how many of it are ``wanted``."""
+    out[:] = table[ids]
+    return int(np.count_nonzero(out == wanted))

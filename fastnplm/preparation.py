@@ -1,36 +1,47 @@
 """Text to a corpus folder in one reading: ids as words come, the final ids once all are counted."""
 
-import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from fastnplm import folder as folders
-from fastnplm.errors import CorpusError, TextError, VocabularyError
+from fastnplm import lexicon as pure
+from fastnplm.census import Census
+from fastnplm.encoding import Damage
+from fastnplm.errors import CorpusError, SettingsError, TextError, VocabularyError
 from fastnplm.header import HEADER_NAME, TOKENS_NAME, VOCABULARY_NAME, Header, Report
-from fastnplm.lexicon import Encoded, Lexicon, Trouble
+from fastnplm.lexicon import Encoded, Trouble
 from fastnplm.source import BLOCK_BYTES, Block, Source, not_utf8, open_source
-from fastnplm.text import (
-    END,
-    RESERVED,
-    START,
-    TextSettings,
-    clean_block,
-    reserved_word,
-    split_words,
-)
+from fastnplm.text import END, START, TextSettings, clean_block, reserved_word, split_words
+from fastnplm.threads import resolve
 from fastnplm.version import __version__
-from fastnplm.vocabulary import Vocabulary, check_limits, nothing_kept
+from fastnplm.vocabulary import END_ID, Vocabulary, check_limits
+
+try:
+    from fastnplm import _text as compiled
+except ImportError:
+    compiled = None
 
 Progress = Callable[[int, int, int], None]
 
-_REMAP_IDS = 1 << 20
+DEFAULT_MEMORY = 1 << 30
+LEAST_MEMORY = 1 << 20
+
+_RECODED_AT_ONCE = 1 << 20
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 
 @contextmanager
@@ -73,165 +84,209 @@ def folder_in_the_making(out: Path | None, overwrite: bool) -> Iterator[Path]:
         folders.unlock(lock)
 
 
-def prepare_corpus(
-    *sources: Any,
-    out: Path | None,
-    vocabulary: Vocabulary | None,
-    min_count: int,
-    max_vocab: int | None,
-    settings: TextSettings,
-    overwrite: bool = False,
-    progress: Progress | None = None,
-    block_bytes: int = BLOCK_BYTES,
-) -> Path:
-    """Write a corpus folder and return where it is; see `fastnplm.corpus.Corpus.prepare`."""
-    check_limits(min_count, max_vocab)
-    with (
-        folder_in_the_making(out, overwrite) as folder,
-        open_source(*sources, encoding=settings.encoding, errors=settings.errors) as source,
-    ):
-        try:
-            _prepare_in(
-                folder,
-                source,
-                vocabulary,
-                min_count,
-                max_vocab,
-                settings,
-                progress,
-                block_bytes,
-                durable=out is not None,
-            )
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-    return folder if out is None else out
+@dataclass
+class Preparation:
+    """What `fastnplm.corpus.Corpus.prepare` was asked for; `run` does it.
 
+    ``module`` holds the `Lexicon` to use: the compiled one, or `fastnplm.lexicon`.
+    """
 
-def _prepare_in(
-    folder: Path,
-    source: Source,
-    vocabulary: Vocabulary | None,
-    min_count: int,
-    max_vocab: int | None,
-    settings: TextSettings,
-    progress: Progress | None,
-    block_bytes: int,
-    durable: bool,
-) -> None:
-    report = Report(files=len(source.paths))
-    lexicon = _lexicon(vocabulary, settings)
-    draft = folder / "draft.bin"
-    with open(draft, "wb") as file:
-        for ids in _encode(source, lexicon, settings, report, progress, block_bytes):
-            ids.tofile(file)
-    counts = lexicon.counts()
-    if report.words == 0:
-        raise CorpusError(
-            f"no tokens: {_names(source)} {'have' if len(source.names) > 1 else 'has'} no word in "
-            f"{report.lines:,} lines"
+    settings: TextSettings
+    vocabulary: Vocabulary | None = None
+    min_count: int = 3
+    max_vocab: int | None = None
+    threads: int | None = None
+    memory: int | None = DEFAULT_MEMORY
+    block_bytes: int = BLOCK_BYTES
+    progress: Progress | None = None
+    module: Any = None
+
+    def __post_init__(self) -> None:
+        check_limits(self.min_count, self.max_vocab)
+        if self.memory is not None:
+            if self.memory < LEAST_MEMORY:
+                raise SettingsError(
+                    f"memory={self.memory:,} bytes: counting needs {LEAST_MEMORY:,} or more"
+                )
+            self.block_bytes = min(self.block_bytes, self.memory // 64)
+        self.module = self.module or compiled or pure
+        # Pure Python runs on one processor whatever the number of threads.
+        self.workers = 1 if self.module is pure else resolve(self.threads)
+
+    def run(
+        self, *sources: Any, out: Path | None = None, overwrite: bool = False
+    ) -> tuple[Path, Vocabulary]:
+        """Write a corpus folder; returns where it is, and its vocabulary."""
+        with (
+            folder_in_the_making(out, overwrite) as folder,
+            open_source(
+                *sources, encoding=self.settings.encoding, errors=self.settings.errors
+            ) as source,
+        ):
+            try:
+                vocabulary = self._write(folder, source, durable=out is not None)
+            except BaseException:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
+        return (folder if out is None else out), vocabulary
+
+    def _write(self, folder: Path, source: Source, durable: bool) -> Vocabulary:
+        report = Report(files=len(source.paths))
+        census = Census(self._lexicon, self.workers, self._memory_to_count(), folder)
+        draft = _Draft(folder / "draft.bin")
+        with self._pool() as pool:
+            with draft.writing() as write:
+                self._encode(source, census, report, write, pool)
+            if report.words == 0:
+                raise CorpusError(_no_tokens(source, report))
+            vocabulary, tables = self.vocabulary, None
+            if vocabulary is None:
+                choice = census.choose(self.min_count, self.max_vocab)
+                choice.counts[END_ID] = report.sentences
+                report.types, report.spills = choice.types, census.spilled
+                tables = choice.recoding(self.workers)
+                size = len(choice.counts)
+                unknown = 0
+            else:
+                size = len(vocabulary)
+                unknown = -1 if vocabulary.unk_id is None else vocabulary.unk_id
+            dtype = "uint16" if size <= 65_536 else "int32"
+            stream = _Stream(folder / TOKENS_NAME, dtype, unknown, durable)
+            # Ids are rewritten in other threads while this one spells the words.
+            rewritten = pool.submit(stream.write, draft, tables, self.module.recode)
+            if vocabulary is None:
+                vocabulary = Vocabulary(choice.words(), choice.counts, self.settings)
+            checksum = vocabulary.save(folder / VOCABULARY_NAME)
+            rewritten.result()
+        for scratch in (draft.path, *folder.glob("generation-*")):
+            scratch.unlink()
+        report.oov = stream.oov
+        header = Header(
+            tokens=stream.tokens,
+            dtype=dtype,
+            words=size,
+            fingerprint=vocabulary.fingerprint,
+            tokens_checksum=stream.checksum,
+            vocabulary_checksum=checksum,
+            report=report,
+            settings=self.settings.as_dict(),
+            made_with={
+                "min_count": self.min_count,
+                "max_vocab": self.max_vocab,
+                "fastnplm": __version__,
+            },
         )
-    if vocabulary is None:
-        report.types = sum(1 for count in counts[len(RESERVED) :] if count)
-        vocabulary, final = _choose(lexicon, counts, min_count, max_vocab, settings)
-    else:
-        final = np.arange(len(vocabulary), dtype=np.int32)
-    dtype = "uint16" if len(vocabulary) <= 65_536 else "int32"
-    tokens, oov, checksum = _finish(draft, folder / TOKENS_NAME, final, dtype, vocabulary.unk_id)
-    draft.unlink()
-    report.oov = oov
-    vocabulary.save(folder / VOCABULARY_NAME)
-    header = Header(
-        tokens=tokens,
-        dtype=dtype,
-        words=len(vocabulary),
-        fingerprint=vocabulary.fingerprint,
-        tokens_checksum=checksum,
-        vocabulary_checksum=hashlib.sha256((folder / VOCABULARY_NAME).read_bytes()).hexdigest(),
-        report=report,
-        settings=settings.as_dict(),
-        made_with={"min_count": min_count, "max_vocab": max_vocab, "fastnplm": __version__},
-    )
-    with open(folder / HEADER_NAME, "wb") as page:
-        page.write(header.render())
-        if durable:
-            page.flush()
-            os.fsync(page.fileno())
-    if durable:
-        with open(folder / TOKENS_NAME, "rb") as stream:
-            os.fsync(stream.fileno())
+        with open(folder / HEADER_NAME, "wb") as page:
+            page.write(header.render())
+            _flush(page, durable)
+        return vocabulary
+
+    def _memory_to_count(self) -> int | None:
+        return None if self.vocabulary is not None else self.memory
+
+    def _pool(self) -> Any:
+        # One thread more: it has the finished stream written while the words are spelled.
+        return ThreadPoolExecutor(self.workers + 1, "fastnplm-prepare")
+
+    def _lexicon(self) -> Any:
+        choices = {
+            "reserved": self.settings.reserved,
+            "characters": self.settings.segment == "char",
+        }
+        if self.vocabulary is None:
+            return self.module.Lexicon(**choices)
+        return self.module.Lexicon(
+            [word.encode() for word in self.vocabulary.words],
+            self.vocabulary.unk_id,
+            self.vocabulary.start_id,
+            self.vocabulary.end_id,
+            fixed=True,
+            **choices,
+        )
+
+    def _encode(
+        self,
+        source: Source,
+        census: Census,
+        report: Report,
+        write: Callable[[int, np.ndarray], None],
+        pool: ThreadPoolExecutor,
+    ) -> None:
+        """Ids block by block, sentences joined where a block ended inside a line."""
+        whole_lines = self.settings.errors == "skip-line" or self.settings.reserved == "map"
+        size = source.size()
+        open_line = False
+        damage = Damage()
+        end = np.array([self.vocabulary.end_id if self.vocabulary else END_ID], np.int32)
+
+        def encode(block: Block) -> tuple[Block, Damage, int, Encoded]:
+            return block, *encode_block(block, census, self.settings)
+
+        blocks = source.blocks(self.block_bytes, whole_lines)
+        for block, mended, generation, encoded in _in_order(pool, self.workers, encode, blocks):
+            report.bytes += len(block.data)
+            report.lines += encoded.lines
+            report.blank_lines += encoded.blank_lines
+            report.reserved_words += encoded.reserved
+            report.sentences += encoded.sentences
+            report.words += len(encoded.ids) - encoded.sentences
+            damage.add(mended)
+            if block.inside and open_line and encoded.ends_first:
+                # The line's words all stood in the block before; only its end came with this one.
+                report.blank_lines -= 1
+                report.sentences += 1
+                write(generation, end)
+            open_line = encoded.open_words or (block.inside and open_line and not encoded.lines)
+            write(generation, encoded.ids)
+            if self.progress:
+                self.progress(report.bytes, size, report.words)
+        damage.add(source.damage)
+        report.replaced_bytes = damage.replaced_bytes
+        report.replaced_lines = damage.replaced_lines
+        report.skipped_lines = damage.skipped_lines
+        report.lines += damage.skipped_lines
 
 
-def _names(source: Source) -> str:
-    names = ", ".join(source.names[:3]) + (", ..." if len(source.names) > 3 else "")
-    return "the sentences" if source.names == ["sentence"] else names
-
-
-def _lexicon(vocabulary: Vocabulary | None, settings: TextSettings) -> Lexicon:
-    if vocabulary is None:
-        return Lexicon(reserved=settings.reserved)
-    return Lexicon(
-        [word.encode() for word in vocabulary.words],
-        vocabulary.unk_id,
-        vocabulary.start_id,
-        vocabulary.end_id,
-        fixed=True,
-        reserved=settings.reserved,
-    )
-
-
-def _encode(
-    source: Source,
-    lexicon: Lexicon,
-    settings: TextSettings,
-    report: Report,
-    progress: Progress | None,
-    block_bytes: int,
-) -> Iterator[np.ndarray]:
-    """Ids block by block, sentences joined where a block ended inside a line."""
-    whole_lines = settings.errors == "skip-line" or settings.reserved == "map"
-    size = source.size()
-    open_line = False
-    end = np.array([lexicon.end], np.int32)
-    for block in source.blocks(block_bytes, whole_lines):
-        report.bytes += len(block.data)
-        encoded = _encode_block(block, lexicon, source, settings)
-        report.lines += encoded.lines
-        report.blank_lines += encoded.blank_lines
-        report.reserved_words += encoded.reserved
-        if block.inside and open_line and encoded.ends_first:
-            # The line's words all stood in the block before; only its end came with this one.
-            report.blank_lines -= 1
-            report.sentences += 1
-            lexicon.count_end()
-            yield end
-        ends = int(np.count_nonzero(encoded.ids == lexicon.end))
-        report.sentences += ends
-        report.words += len(encoded.ids) - ends
-        open_line = encoded.open_words or (block.inside and open_line and encoded.lines == 0)
-        yield encoded.ids
-        if progress:
-            progress(report.bytes, size, report.words)
-    damage = source.damage
-    report.replaced_bytes = damage.replaced_bytes
-    report.replaced_lines = damage.replaced_lines
-    report.skipped_lines = damage.skipped_lines
-    report.lines += damage.skipped_lines
-
-
-def _encode_block(
-    block: Block, lexicon: Lexicon, source: Source, settings: TextSettings
-) -> Encoded:
+def _in_order(
+    pool: ThreadPoolExecutor, workers: int, work: Callable[[Given], Made], given: Iterable[Given]
+) -> Iterator[Made]:
+    """Results in the order of what is given; a few are worked on ahead of the one asked for."""
+    if workers == 1:
+        yield from map(work, given)
+        return
+    given = iter(given)
+    waiting = deque(pool.submit(work, item) for item in islice(given, 2 * workers))
     try:
-        if not settings.plain:
-            block = clean_block(block, source, settings)
+        while waiting:
+            made = waiting.popleft().result()
+            waiting.extend(pool.submit(work, item) for item in islice(given, 1))
+            yield made
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def encode_block(
+    block: Block, census: Census, settings: TextSettings
+) -> tuple[Damage, int, Encoded]:
+    """Ids of a block, mended and rewritten first where need be.
+
+    Raises
+    ------
+    TextError, VocabularyError
+        Where the text cannot be read as the settings say, with file and line.
+    """
+    damage = Damage()
+    try:
+        if settings.rewrites:
+            block, damage = clean_block(block, settings)
         try:
-            return lexicon.encode(block.data)
+            return damage, *census.encode(block.data)
         except Trouble as trouble:
             if trouble.kind != "utf-8" or settings.errors == "strict":
                 raise
-            block = clean_block(block, source, settings)
-            return lexicon.encode(block.data)
+            block, damage = clean_block(block, settings)
+            return damage, *census.encode(block.data)
     except Trouble as trouble:
         raise _explain(trouble, block) from None
 
@@ -244,59 +299,82 @@ def _explain(trouble: Trouble, block: Block) -> Exception:
     rest = block.data[trouble.position : trouble.position + 200].decode("utf-8", "ignore")
     word = split_words(rest)[0]
     if trouble.kind == "reserved":
-        error: TextError = reserved_word(START if word == START else END, where)
-        return error
+        return reserved_word(START if word == START else END, where)
+    if trouble.kind == "too long":
+        return TextError(f"{where}: a word has more than 4,294,967,295 bytes; is this text?")
     return VocabularyError(
         f"{where}: the word {word!r} is not in the vocabulary, which has no <unk> to stand for it"
     )
 
 
-def _choose(
-    lexicon: Lexicon,
-    counts: np.ndarray,
-    min_count: int,
-    max_vocab: int | None,
-    settings: TextSettings,
-) -> tuple[Vocabulary, np.ndarray]:
-    """The vocabulary of everything counted, and the final id of each provisional one."""
-    words = lexicon.words()
-    first = len(RESERVED)
-    candidates = np.flatnonzero(counts[first:] >= min_count) + first
-    if not len(candidates):
-        raise nothing_kept(min_count, int(counts[first:].max(initial=0)), len(words) - first)
-    # UTF-8 sorts by code point, so words need no decoding to be put in order.
-    order = sorted(candidates.tolist(), key=lambda id: (-int(counts[id]), words[id]))
-    if max_vocab is not None:
-        order = order[: max_vocab - first]
-    final = np.zeros(len(words), np.int32)
-    final[:first] = range(first)
-    final[order] = np.arange(first, first + len(order), dtype=np.int32)
-    kept = counts[order]
-    unknown = int(counts[0]) + int(counts[first:].sum()) - int(kept.sum())
-    vocabulary = Vocabulary(
-        [*RESERVED, *(words[id].decode() for id in order)],
-        np.concatenate([np.array([unknown, 0, counts[2]], np.int64), kept]),
-        settings,
-    )
-    return vocabulary, final
+def _no_tokens(source: Source, report: Report) -> str:
+    names = ", ".join(source.names[:3]) + (", ..." if len(source.names) > 3 else "")
+    if source.names == ["sentence"]:
+        return f"no tokens: there is no word in {report.lines:,} sentences"
+    have = "have" if len(source.names) > 1 else "has"
+    return f"no tokens: {names} {have} no word in {report.lines:,} lines"
 
 
-def _finish(
-    draft: Path, path: Path, final: np.ndarray, dtype: str, unknown: int | None
-) -> tuple[int, int, str]:
-    """Write the stream with final ids; returns tokens, unknown ones among them, checksum."""
-    table = final.astype("<u2" if dtype == "uint16" else "<i4")
-    digest = hashlib.sha256()
-    tokens = oov = 0
-    with open(draft, "rb") as source, open(path, "wb") as target:
-        while True:
-            ids = np.fromfile(source, np.int32, _REMAP_IDS)
-            if not len(ids):
-                break
-            encoded = table[ids]
-            if unknown is not None:
-                oov += int(np.count_nonzero(encoded == unknown))
-            tokens += len(encoded)
-            digest.update(encoded.data)
-            target.write(encoded.data)
-    return tokens, oov, digest.hexdigest()
+class _Draft:
+    """The ids as words came, on disk, and which table each stretch of them belongs to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._stretches: list[tuple[int, int]] = []
+
+    @contextmanager
+    def writing(self) -> Iterator[Callable[[int, np.ndarray], None]]:
+        with open(self.path, "wb", buffering=0) as file:
+
+            def write(generation: int, ids: np.ndarray) -> None:
+                if not len(ids):
+                    return
+                file.write(ids.data)
+                if self._stretches and self._stretches[-1][0] == generation:
+                    self._stretches[-1] = (generation, self._stretches[-1][1] + len(ids))
+                else:
+                    self._stretches.append((generation, len(ids)))
+
+            yield write
+
+    def pieces(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Generation and ids, a million at a time at most."""
+        with open(self.path, "rb", buffering=0) as file:
+            for generation, length in self._stretches:
+                while length:
+                    ids = np.fromfile(file, np.int32, min(length, _RECODED_AT_ONCE))
+                    length -= len(ids)
+                    yield generation, ids
+
+
+class _Stream:
+    """``tokens.bin`` while it is written; then its length, unknown words and checksum."""
+
+    def __init__(self, path: Path, dtype: str, unknown: int, durable: bool) -> None:
+        self._path, self._unknown, self._durable = path, unknown, durable
+        self._dtype = np.dtype(dtype)
+        self.tokens = self.oov = 0
+        self.checksum = ""
+
+    def write(self, draft: _Draft, tables: Any, recode: Callable[..., int]) -> None:
+        digest = sha256()
+        with open(self._path, "wb", buffering=0) as file:
+            for generation, ids in draft.pieces():
+                if tables is not None:
+                    final = np.empty(len(ids), self._dtype)
+                    self.oov += recode(ids, tables[generation], self._unknown, final)
+                else:
+                    final = ids.astype(self._dtype)
+                    self.oov += int(np.count_nonzero(ids == self._unknown))
+                final = final.astype(self._dtype.newbyteorder("<"), copy=False)
+                self.tokens += len(final)
+                digest.update(final.data)
+                file.write(final.data)
+            _flush(file, self._durable)
+        self.checksum = digest.hexdigest()
+
+
+def _flush(file: Any, durable: bool) -> None:
+    if durable:
+        file.flush()
+        os.fsync(file.fileno())

@@ -19,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
-from fastnplm.encoding import damage_marker, guess_encoding, settle_damage
+from fastnplm.encoding import Damage, damage_marker, guess_encoding, settle_damage
 from fastnplm.errors import TextError
 
 BLOCK_BYTES = 1 << 20
@@ -50,20 +50,12 @@ class Block:
 
 
 @dataclass
-class Damage:
-    """What the reader had to mend, for the report."""
-
-    replaced_bytes: int = 0
-    replaced_lines: int = 0
-    skipped_lines: int = 0
-
-
-@dataclass
 class Source:
     """Text that can be read from its beginning as often as needed.
 
     Made by `open_source`; a context manager, because standard input and sentences in memory are
-    kept in a temporary file meanwhile.
+    kept in a temporary file meanwhile. ``damage`` is what transcoding had to mend; UTF-8 is not
+    looked into here.
     """
 
     paths: list[Path]
@@ -120,19 +112,10 @@ class Source:
                 text = pending + text
                 keep = text.rfind("\n") + 1 if more else len(text)
                 text, pending = text[:keep], text[keep:]
-                text = self.settle(text)
+                text, damage = settle_damage(text, self.errors)
+                self.damage.add(damage)
             if text:
                 yield text.encode()
-
-    def settle(self, text: str) -> str:
-        """Apply the ``errors`` policy to text with marked damage, and count what was done."""
-        text, damaged_bytes, damaged_lines = settle_damage(text, self.errors)
-        if self.errors == "skip-line":
-            self.damage.skipped_lines += damaged_lines
-        else:
-            self.damage.replaced_bytes += damaged_bytes
-            self.damage.replaced_lines += damaged_lines
-        return text
 
 
 def not_utf8(block: Block, position: int) -> TextError:

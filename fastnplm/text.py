@@ -12,11 +12,13 @@ from typing import Any
 
 from fastnplm.encoding import (
     ERROR_POLICIES,
+    Damage,
     canonical_encoding,
     damage_marker,
+    settle_damage,
 )
 from fastnplm.errors import SettingsError, TextError
-from fastnplm.source import Block, Source, not_utf8, open_source
+from fastnplm.source import Block, not_utf8, open_source
 
 UNKNOWN, START, END = "<unk>", "<s>", "</s>"
 RESERVED = (UNKNOWN, START, END)
@@ -107,16 +109,19 @@ class TextSettings:
             self, **{name: value for name, value in choices.items() if value is not None}
         )
 
-    def transform(self, text: str) -> str:
-        """Normalise, lower-case and segment; words then stand between separators, lines stay."""
+    @property
+    def rewrites(self) -> bool:
+        """Whether text must be changed before words can be cut from it."""
+        return self.lowercase or self.normalize is not None or self.segment == "jieba"
+
+    def rewrite(self, text: str) -> str:
+        """Normalise, lower-case and let jieba segment; lines stay lines."""
         if self.normalize:
             text = unicodedata.normalize(self.normalize, text)
         if self.lowercase:
             text = text.lower()
             if self.normalize:  # a few lower-case forms are decomposed
                 text = unicodedata.normalize(self.normalize, text)
-        if self.segment == "char":
-            return "\n".join(map(_characters, text.split("\n")))
         if self.segment == "jieba":
             cut = _jieba_cut()
             return "\n".join(_jieba_words(line, cut) for line in text.split("\n"))
@@ -124,11 +129,13 @@ class TextSettings:
 
     def words(self, sentence: str) -> list[str]:
         """The words of one sentence."""
-        return split_words(sentence if self.plain else self.transform(sentence))
+        if self.rewrites:
+            sentence = self.rewrite(sentence)
+        return split_characters(sentence) if self.segment == "char" else split_words(sentence)
 
     def word(self, word: str) -> str:
         """One word as text would spell it: normalised and lower-cased, but not segmented."""
-        return replace(self, segment="space").transform(word)
+        return replace(self, segment="space").rewrite(word)
 
 
 def split_words(line: str) -> list[str]:
@@ -145,14 +152,15 @@ def split_words(line: str) -> list[str]:
     ]
 
 
-def _characters(line: str) -> str:
+def split_characters(line: str) -> list[str]:
+    """Every character a word, spaces dropped; a reserved word that stands by itself stays one."""
     words: list[str] = []
     for chunk in split_words(line):
         if chunk in RESERVED:
             words.append(chunk)
         else:
             words.extend(chunk.translate(_WIDE_SPACES))
-    return " ".join(words)
+    return words
 
 
 def _jieba_cut() -> Callable[[str], Any]:
@@ -176,21 +184,22 @@ def _jieba_words(line: str, cut: Callable[[str], Any]) -> str:
     return " ".join(words)
 
 
-def clean_block(block: Block, source: Source, settings: TextSettings) -> Block:
-    """The block as valid UTF-8, words as the settings want them.
+def clean_block(block: Block, settings: TextSettings) -> tuple[Block, Damage]:
+    """The block as valid UTF-8, rewritten as the settings want it, and what was mended.
 
     Raises
     ------
     TextError
         At a byte that is not UTF-8, when ``settings.errors`` is ``strict``.
     """
+    damage = Damage()
     try:
         text = block.data.decode()
     except UnicodeDecodeError as error:
         if settings.errors == "strict":
             raise not_utf8(block, error.start) from None
-        text = source.settle(block.data.decode("utf-8", damage_marker()))
-    return replace(block, data=settings.transform(text).encode())
+        text, damage = settle_damage(block.data.decode("utf-8", damage_marker()), settings.errors)
+    return replace(block, data=settings.rewrite(text).encode()), damage
 
 
 def read_sentences(*given: Any, settings: TextSettings | None = None) -> Iterator[list[str]]:
@@ -207,9 +216,9 @@ def read_sentences(*given: Any, settings: TextSettings | None = None) -> Iterato
     settings = settings or TextSettings()
     with open_source(*given, encoding=settings.encoding, errors=settings.errors) as source:
         for block in source.blocks(whole_lines=True):
-            text = clean_block(block, source, settings).data.decode()
+            text = clean_block(block, settings)[0].data.decode()
             for number, line in enumerate(text.split("\n")[:-1]):
-                words = split_words(line)
+                words = split_characters(line) if settings.segment == "char" else split_words(line)
                 if START in words or END in words:
                     if settings.reserved == "reject":
                         word = START if START in words else END

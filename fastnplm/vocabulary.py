@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,9 @@ from fastnplm.text import END, RESERVED, START, UNKNOWN, TextSettings, reserved_
 
 UNKNOWN_ID, START_ID, END_ID = 0, 1, 2
 MAX_WORDS = 2**31 - 1  # ids are int32
+
+
+_FILE = re.compile(rb"(?:[^\t\n]+\t[0-9]{1,19}\n)+")
 
 
 class Vocabulary:
@@ -130,10 +134,8 @@ class Vocabulary:
 
     @cached_property
     def fingerprint(self) -> str:
-        digest = hashlib.sha256(json.dumps(self.settings.splitting, sort_keys=True).encode())
-        for word in self.words:
-            digest.update(b"\n" + word.encode())
-        return digest.hexdigest()
+        head = json.dumps(self.settings.splitting, sort_keys=True)
+        return hashlib.sha256("\n".join([head, *self.words]).encode()).hexdigest()
 
     def _find(self, word: str) -> int | None:
         found = self._ids.get(word)
@@ -182,24 +184,28 @@ class Vocabulary:
                 words = [word for word in words if word not in (START, END)]
         return np.array([self[word] for word in words], np.int32)
 
-    def save(self, path: str | os.PathLike) -> None:
+    def save(self, path: str | os.PathLike) -> str:
         """Write ``word TAB count`` lines, one a word, by id.
 
         The first line has a third field: the text settings and a checksum, so that the file alone
         says how text is split and a damaged copy is refused. The file appears whole or not at all.
+        Returns the hexadecimal SHA-256 of the file.
         """
         body = self._lines()
+        digest = hashlib.sha256()
         first, _, rest = body.partition(b"\n")
         temporary = Path(f"{os.fspath(path)}.{os.getpid()}.tmp")
         try:
             with open(temporary, "wb") as file:
-                file.write(first + b"\t" + _header(self.settings, body) + b"\n")
-                file.write(rest)
+                for data in (first + b"\t" + _header(self.settings, body) + b"\n", rest):
+                    file.write(data)
+                    digest.update(data)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
+        return digest.hexdigest()
 
     def _lines(self) -> bytes:
         counts = self.counts.tolist()
@@ -233,24 +239,28 @@ class Vocabulary:
                     f"{path}: the words are not those its checksum was made of; the file is "
                     "damaged or was edited (remove the third field of line 1 to accept an edit)"
                 )
+        if not _FILE.fullmatch(data):
+            raise _bad_line(data, path)
         try:
-            lines = data.decode().split("\n")[:-1]
+            fields = data.decode().replace("\t", "\n").split("\n")[:-1]
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             raise VocabularyError(f"{path}:{line}: not UTF-8; not a vocabulary file") from error
-        words, counts = [], []
-        for number, text in enumerate(lines, 1):
-            word, tab, count = text.partition("\t")
-            if not (tab and count.isascii() and count.isdigit() and len(count) < 20):
-                raise VocabularyError(
-                    f"{path}:{number}: expected a word, a tab and its count, got {text[:60]!r}"
-                )
-            words.append(word)
-            counts.append(int(count))
+        words, counts = fields[::2], [int(count) for count in fields[1::2]]
         try:
             return cls(words, counts, settings)
         except VocabularyError as error:
             raise VocabularyError(f"{path}: {error}") from error
+
+
+def _bad_line(data: bytes, path: Any) -> VocabularyError:
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if not _FILE.fullmatch(line + b"\n"):
+            text = line[:60].decode("utf-8", "backslashreplace")
+            return VocabularyError(
+                f"{path}:{number}: expected a word, a tab and its count, got {text!r}"
+            )
+    raise AssertionError("every line is as it should be")
 
 
 def _header(settings: TextSettings, lines: bytes) -> bytes:

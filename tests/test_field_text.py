@@ -350,3 +350,39 @@ def test_settings_reach_a_read_only_copy_of_the_corpus(c, tmp_path):
         path, out=tmp_path / "corpus", min_count=1, lowercase=True, encoding="latin-1"
     ).close()
     assert Corpus.open(tmp_path / "corpus").vocabulary.settings == settings
+
+
+_FC_11 = """
+import resource, sys
+from fastnplm.corpus import Corpus
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+before = peak()
+memory = int(sys.argv[3]) or None
+with Corpus.prepare(sys.argv[1], min_count=100, memory=memory) as corpus:
+    words = dict(zip(corpus.vocabulary.words[3:], corpus.vocabulary.counts[3:].tolist()))
+    print(words == {f"k{n:03d}": 1000 for n in range(10)}, corpus.oov, corpus.report.types)
+print(peak() - before, file=open(sys.argv[2], "w"))
+"""
+
+
+@pytest.mark.slow
+def test_fc_11_bounded_counting_is_exact(c, tmp_path):
+    frequent = [f"k{number % 10:03d}" for number in range(10_000)]
+    words = []
+    for number in range(1_000_000):
+        words.append(f"u{number:07d}")
+        if number % 100 == 0:
+            words.append(frequent[number // 100])
+    path = c("".join(" ".join(words[i : i + 10]) + "\n" for i in range(0, len(words), 10)))
+    root = str(Path(__file__).parents[1])
+    for memory in (32 << 20, 0):
+        command = [sys.executable, "-c", _FC_11, str(path), str(tmp_path / "peak"), str(memory)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": root}
+        )
+        assert done.stdout == "True 1000000 1000010\n", done.stderr
+        if memory:
+            assert int((tmp_path / "peak").read_text()) < memory + (64 << 20)

@@ -1,0 +1,83 @@
+/* Words of UTF-8 text to ids: a hash table that gives each word the next free id and counts it.
+ *
+ * A word is what stands between ASCII white space (space, tab, CR, VT, FF, LF) and NUL; LF ends a
+ * line, and a line with a word is a sentence. Nothing here knows what the words are for.
+ */
+#ifndef FASTNPLM_LEXICON_H
+#define FASTNPLM_LEXICON_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* All that a look at a word needs, in half a cache line. A word of at most 16 bytes is its own key
+ * (two loads, filled up with NUL, which no word holds); of a longer one the key is a hash and the
+ * place where it begins in the letters. */
+typedef struct {
+    uint64_t key[2];
+    int64_t count;
+    uint32_t length; /* 0: the slot is free */
+    int32_t id;
+} slot;
+
+typedef struct {
+    slot *slots; /* slot_count of them, a power of two, at most two thirds in use */
+    size_t slot_count;
+    char *letters; /* all words, one behind the other, in order of their ids */
+    size_t *ends;  /* ends[id]: where word id ends in letters */
+    size_t words, word_room, letter_room;
+} lexicon;
+
+enum { TEXT_OK = 0, TEXT_NO_MEMORY, TEXT_BAD_UTF8, TEXT_RESERVED, TEXT_UNKNOWN, TEXT_TOO_LONG };
+enum { RESERVED_REJECT = 0, RESERVED_WHITESPACE, RESERVED_MAP };
+
+typedef struct {
+    int32_t unknown; /* id of a word that is not in a fixed table; -1: such a word is an error */
+    int32_t start, end;
+    int fixed, reserved, characters;
+} reading;
+
+typedef struct {
+    ptrdiff_t tokens, lines, blank_lines, sentences, reserved;
+    int ends_first; /* the first line ends before any word of the block */
+    int open_words; /* words stand behind the last line end */
+    ptrdiff_t position; /* of the byte an error is about */
+} tally;
+
+/* All return one of the codes above; after an error the table is still sound. */
+int lexicon_begin(lexicon *table);
+void lexicon_end(lexicon *table);
+size_t lexicon_memory(const lexicon *table);
+
+/* How often each word was met; counts: (words,), written. */
+void lexicon_counts(const lexicon *table, int64_t *counts);
+
+/* Add words with their counts; those whose hash is not `part` modulo `parts` get the id -1.
+ * ends: (words,) places in letters; ids: (words,), written. */
+int lexicon_add(lexicon *table, const char *letters, const int64_t *ends, const int64_t *counts,
+                ptrdiff_t words, uint64_t part, uint64_t parts, int32_t *ids);
+
+/* Ids of words, -1 for those that are not there. ends, ids: (words,) as above. */
+void lexicon_find(const lexicon *table, const char *letters, const int64_t *ends, ptrdiff_t words,
+                  int32_t *ids);
+
+/* Ids of a block of text. Its last byte must be a separator.
+ * ids: (size,), enough for any block; the end of sentence follows each sentence. */
+int lexicon_read(lexicon *table, const char *text, ptrdiff_t size, const reading *how, int32_t *ids,
+                 tally *seen);
+
+/* Ids from `first` on that were met `least` times or more, by falling count, ties by bytes.
+ * order: room for all words; *found is set. */
+int lexicon_order(const lexicon *table, int32_t first, int64_t least, int32_t *order,
+                  ptrdiff_t *found);
+
+/* Replace ids by table[id] (words entries): out is uint16 or int32, (size,).
+ * Returns the place of the first id outside the table, or size; *met counts `wanted` in out. */
+ptrdiff_t recode_16(const int32_t *ids, ptrdiff_t size, const int32_t *table, ptrdiff_t words,
+                    int32_t wanted, uint16_t *out, ptrdiff_t *met);
+ptrdiff_t recode_32(const int32_t *ids, ptrdiff_t size, const int32_t *table, ptrdiff_t words,
+                    int32_t wanted, int32_t *out, ptrdiff_t *met);
+
+/* Place of the first byte that is not UTF-8 as Python reads it, or size. */
+ptrdiff_t utf8_check(const char *text, ptrdiff_t size);
+
+#endif
