@@ -166,9 +166,9 @@ class Census:
             highest = max(highest, int(counts.max(initial=0)))
             frequent = np.flatnonzero(counts >= min_count).astype(np.int32)
             dropped += int(counts.sum() - counts[frequent].sum())
-            words = [word.encode() for word in table.spell(frequent)]
-            ends = np.cumsum([len(word) for word in words], dtype=np.int64)
-            kept.add(b"".join(words), ends, counts[frequent])
+            spelled = [word.encode() for word in table.spell(frequent)]
+            ends = np.cumsum([len(word) for word in spelled], dtype=np.int64)
+            kept.add(b"".join(spelled), ends, counts[frequent])
         return kept, types, highest, dropped
 
     @staticmethod
