@@ -233,6 +233,7 @@ def _bound_by_permissions():
             raise OSError(ctypes.get_errno(), "cannot give up root's rights")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not HAS_NUMBA, reason="numba is not installed")
 @pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="gives up root's rights as Linux does"

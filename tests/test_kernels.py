@@ -10,57 +10,71 @@ from subjects import MODULES, SUBJECTS
 
 from fastnplm.kernels import reference
 
-EVERY = [
-    pytest.param(case, id=str(case), marks=[pytest.mark.slow] if case.slow else [])
-    for case in cases.every()
+CASES = {}
+for _case in cases.every():
+    CASES.setdefault((_case.kernel, _case.slow), []).append(_case)
+GROUPS = [
+    pytest.param(kernel, slow, id=f"{kernel} large" if slow else kernel, marks=marks)
+    for kernel, slow in CASES
+    for marks in ([pytest.mark.slow] if slow else [],)
 ]
-BF16 = [pytest.param(case, id=str(case)) for case in cases.bf16_cases()]
-TOP_K = [pytest.param(case, exact, id=str(case)) for case, exact in cases.top_k_cases()]
 
 
-@pytest.mark.parametrize("case", EVERY)
-def test_the_specification_is_the_oracles(case):
-    judges.check_yardstick(case)
+def each(given, check):
+    """Check every case; the failure says which ones did not pass, and how."""
+    failures = []
+    for case in given:
+        try:
+            check(case)
+        except AssertionError as error:
+            failures.append(str(error))
+    assert not failures, f"{len(failures)} of {len(given)} cases fail\n" + "\n".join(failures)
 
 
-@pytest.mark.parametrize(("case", "exact"), TOP_K)
-def test_the_specifications_best_words(case, exact):
-    judges.check_top_k(reference, case, exact)
+@pytest.mark.parametrize(("kernel", "slow"), GROUPS)
+def test_the_specification_is_the_oracles(kernel, slow):
+    each(CASES[kernel, slow], judges.check_yardstick)
 
 
-@pytest.mark.parametrize("subject", SUBJECTS)
-@pytest.mark.parametrize("case", EVERY)
-def test_subject_errs_no_more_than_numpy(subject, case):
-    with subject() as module:
-        judges.check(module, case)
-
-
-@pytest.mark.parametrize("subject", SUBJECTS)
-@pytest.mark.parametrize("case", BF16)
-def test_bf16_errs_no_more_than_rounded_inputs(subject, case):
-    with subject() as module:
-        for keep in (True, False):
-            judges.judge_bf16(case, judges.run(module, case, keep=keep))
+def test_the_specifications_best_words():
+    each(list(cases.top_k_cases()), lambda pair: judges.check_top_k(reference, *pair))
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
-@pytest.mark.parametrize(("case", "exact"), TOP_K)
-def test_best_words(subject, case, exact):
+@pytest.mark.parametrize(("kernel", "slow"), GROUPS)
+def test_subject_errs_no_more_than_numpy(subject, kernel, slow):
     with subject() as module:
-        judges.check_top_k(module, case, exact)
+        each(CASES[kernel, slow], lambda case: judges.check(module, case))
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+@pytest.mark.parametrize("keep", [True, False], ids=["scores kept", "scores again"])
+def test_bf16_errs_no_more_than_rounded_inputs(subject, keep):
+    def check(case):
+        judges.judge_bf16(case, judges.run(module, case, keep=keep))
+
+    with subject() as module:
+        each(list(cases.bf16_cases()), check)
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_best_words(subject):
+    with subject() as module:
+        each(list(cases.top_k_cases()), lambda pair: judges.check_top_k(module, *pair))
 
 
 @pytest.mark.parametrize("name", broken.TWINS)
 def test_a_broken_twin_is_rejected(name):
     kernel, module = broken.TWINS[name]
-    rejected = 0
-    for case in cases.every():
-        if case.kernel == kernel and not case.slow:
-            try:
-                judges.check(module, case)
-            except judges.FAILURES:
-                rejected += 1
-    assert rejected, f"no case of {kernel} rejects {name}"
+
+    def rejects(case):
+        try:
+            judges.check(module, case)
+        except judges.FAILURES:
+            return True
+        return False
+
+    assert any(map(rejects, CASES[kernel, False])), f"no case of {kernel} rejects {name}"
 
 
 def test_modules_have_the_same_functions_and_arguments():
