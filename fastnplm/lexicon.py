@@ -196,6 +196,8 @@ class Lexicon:
                         ids.append(self.end)
                 else:
                     ids.append(self._ids[word])
+                    if ids[-1] < 0:
+                        raise Trouble("unknown", self._first_unknown(data))
             position += len(piece) + 1
             open_words = len(ids) > begin and ids[-1] != self.end
             if number < len(pieces) - 1:
