@@ -20,6 +20,7 @@ import contextlib
 import gzip
 import math
 import os
+import zlib
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -37,6 +38,8 @@ __all__ = ["read_arpa", "write_arpa"]
 START, END, RESERVED = "<s>", "</s>", ("<unk>", "<s>", "</s>")
 NEVER = "-99"
 ROWS = 1 << 16
+LONGEST = 1 << 20
+"""Bytes of the longest line that is read."""
 
 
 def write_arpa(model: BackOff, words: Sequence[str], path: str | os.PathLike[str]) -> None:
@@ -98,7 +101,7 @@ def read_arpa(
     try:
         with _opened(Path(path), "rb", str(path).endswith(".gz")) as file:
             return reader.read(file, words)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise ModelError(f"{path}: cannot be read: {reason}") from error
 
@@ -129,8 +132,10 @@ class _Reader:
 
     def lines(self, file: IO[bytes]) -> Iterator[list[bytes]]:
         """The fields of each line that is not blank."""
-        for raw in file:
+        while raw := file.readline(LONGEST):
             self.line += 1
+            if len(raw) == LONGEST:
+                self.fail(f"the line is longer than {LONGEST:,} bytes; this is not an ARPA file")
             # Fields stand between ASCII white space, as words do; str.split would cut elsewhere.
             fields = raw.split()
             if fields:
@@ -197,6 +202,8 @@ class _Reader:
                 log_backoff.append(np.array(section.backoffs)[order] * math.log(10))
         if fields != [b"\\end\\"]:
             self.fail(f"expected \\end\\, got {fields[0][:40]!r}")
+        for _ in lines:  # to the end of the file: a compressed one is checked only there
+            pass
         start, end = names.index(START), names.index(END)
         log_probability[0][start] = -math.inf
         return BackOff(len(names), start, end, keys, log_probability, log_backoff), names

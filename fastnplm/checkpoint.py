@@ -5,7 +5,6 @@ A checkpoint is a folder ``OUT/checkpoints/UPDATES`` with ``parameters.safetenso
 """
 
 import json
-import math
 import re
 from pathlib import Path
 
@@ -25,6 +24,7 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 _NUMBER = (int, float)
+_MOST = 1e300
 _STATE = {
     "settings": dict, "epoch": int, "batch": int, "updates": int, "loss_sum": _NUMBER,
     "tokens": int, "seconds": _NUMBER, "best": (int, float, type(None)),
@@ -119,11 +119,12 @@ def _check_state(path, state, step):
     """Refuse a state that no run can have written; ``random`` becomes a generator."""
     for name, kinds in _STATE.items():
         value = state.get(name)
-        least = -math.inf if name == "loss_sum" else 0
+        least = -_MOST if name == "loss_sum" else 0
         if (
-            not isinstance(value, kinds)
+            name not in state
+            or not isinstance(value, kinds)
             or isinstance(value, bool)
-            or (isinstance(value, int | float) and not (math.isfinite(value) and value >= least))
+            or (isinstance(value, int | float) and not least <= value <= _MOST)
         ):
             raise CheckpointError(f"{path}: {name} is {value!r}; it is damaged")
     epochs, best = state["epoch"], state["best_epoch"]
@@ -133,7 +134,7 @@ def _check_state(path, state, step):
     if best is not None and not 1 <= best <= epochs:
         raise CheckpointError(f"{path}: best_epoch is {best} of {epochs}; it is damaged")
     if set(decay) != set(step.decay_totals()) or not all(
-        isinstance(total, float | int) and math.isfinite(total) for total in decay.values()
+        isinstance(total, float | int) and -_MOST <= total <= _MOST for total in decay.values()
     ):
         raise CheckpointError(f"{path}: its decay is not this optimiser's; it is damaged")
     try:

@@ -90,9 +90,23 @@ class Header:
                 raise ValueError("unknown or missing names")
             values["report"] = Report(**values["report"])
             header = cls(**values)
+            _check_kinds(header)
             # Compared as bytes: no flipped bit survives, not even one in white space.
             if header.render() != data or header.dtype not in ("uint16", "int32"):
                 raise ValueError("checksum")
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise damaged from error
         return header
+
+
+def _check_kinds(header: Header) -> None:
+    """A ValueError unless every entry is of the kind that is written."""
+    counts = [header.tokens, header.words]
+    counts += [value for value in vars(header.report).values() if value is not None]
+    texts = (header.fingerprint, header.tokens_checksum, header.vocabulary_checksum)
+    if not all(type(count) is int and 0 <= count < 1 << 62 for count in counts):
+        raise ValueError("a count is no whole number")
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("a checksum is no text")
+    if not (isinstance(header.settings, dict) and isinstance(header.made_with, dict)):
+        raise ValueError("settings are no object")

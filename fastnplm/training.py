@@ -300,10 +300,17 @@ class _Run:
         state = checkpoint.load(self.out, self.step, self.settings)
         if state is None:
             return
-        if state["updates"] != state["epoch"] * self.batches + state["batch"]:
+        updates, batch = state["updates"], state["batch"]
+        tokens = min(batch * self.plan.batch_size, len(self.corpus.tokens))
+        if (
+            updates != state["epoch"] * self.batches + batch
+            or batch > self.batches
+            or state["tokens"] != tokens
+        ):
             raise CheckpointError(
-                f"{checkpoint.newest(self.out)}/state.json: {state['updates']} updates are not"
-                f" {state['epoch']} epochs of {self.batches} and {state['batch']}; it is damaged"
+                f"{checkpoint.newest(self.out)}/state.json: {updates} updates and"
+                f" {state['tokens']} tokens are not {state['epoch']} epochs of {self.batches} and"
+                f" {batch} batches; it is damaged"
             )
         if state["best_epoch"] is not None:
             folders.check_folder(folders.find_folder(self.out), storage.FILES)
