@@ -104,7 +104,7 @@ def _check_kinds(header: Header) -> None:
     counts = [header.tokens, header.words]
     counts += [value for value in vars(header.report).values() if value is not None]
     texts = (header.fingerprint, header.tokens_checksum, header.vocabulary_checksum)
-    if not all(type(count) is int and 0 <= count < 1 << 62 for count in counts):
+    if not all(type(count) is int and 0 <= count < 1 << 63 for count in counts):
         raise ValueError("a count is no whole number")
     if not all(isinstance(text, str) for text in texts):
         raise ValueError("a checksum is no text")

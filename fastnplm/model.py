@@ -359,6 +359,8 @@ def _parameter(name):
             raise ModelError(f"this model has no {name}")
         if given.shape != target.shape:
             raise ModelError(f"{name} has shape {target.shape}; the given values {given.shape}")
+        if given.dtype.kind not in "fiub":
+            raise ModelError(f"{name} holds real numbers; the given values have {given.dtype}")
         target[...] = given
 
     return property(read, write, doc=f"The parameter ``{name}``; assigning copies values in.")

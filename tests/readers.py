@@ -233,7 +233,8 @@ def outcome(reader: Reader, path: Path, seconds: float = 5.0) -> bool:
         refused = False
     except Error as error:
         text = str(error)
-        assert text and "Traceback" not in text
+        assert text
+        assert "Traceback" not in text
         refused = True
     taken = time.perf_counter() - began
     assert taken < seconds, f"{taken:.1f} s"

@@ -122,6 +122,8 @@ def test_fc_40_default_threads_and_inner_libraries():
         import numpy as np
         from fastnplm import threads
         import fastnplm
+        lines = [" ".join(f"w{i * j % 997}" for i in range(20)) for j in range(500)]
+        corpus = fastnplm.Corpus.prepare(lines, min_count=1)  # the reader's thread has ended
         count = lambda: len(os.listdir("/proc/self/task"))
         np.ones((500, 500)) @ np.ones((500, 500))  # BLAS has its threads now
         before = count()
@@ -132,10 +134,8 @@ def test_fc_40_default_threads_and_inner_libraries():
                 time.sleep(0.001)
         watcher = threading.Thread(target=watch)
         watcher.start()
-        lines = [" ".join(f"w{i * j % 997}" for i in range(20)) for j in range(500)]
-        with fastnplm.Corpus.prepare(lines, min_count=1) as corpus:
-            model = fastnplm.NPLM(corpus.vocabulary, context=2, dim=16, hidden=32)
-            fastnplm.train(model, corpus, epochs=1, kernels="native", quiet=True)
+        model = fastnplm.NPLM(corpus.vocabulary, context=2, dim=16, hidden=32)
+        fastnplm.train(model, corpus, epochs=1, kernels="native", quiet=True)
         going = False
         watcher.join()
         assert threads.default_threads() == 1, threads.default_threads()

@@ -27,7 +27,7 @@ def reader(request):
 
 
 calm = settings(
-    max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None
+    max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), database=None
 )
 
 

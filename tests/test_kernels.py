@@ -19,6 +19,8 @@ GROUPS = [
     for marks in ([pytest.mark.slow] if slow else [],)
 ]
 
+LARGE = [pytest.param(False, id="small"), pytest.param(True, id="large", marks=pytest.mark.slow)]
+
 
 def each(given, check):
     """Check every case; the failure says which ones did not pass, and how."""
@@ -36,8 +38,9 @@ def test_the_specification_is_the_oracles(kernel, slow):
     each(CASES[kernel, slow], judges.check_yardstick)
 
 
-def test_the_specifications_best_words():
-    each(list(cases.top_k_cases()), lambda pair: judges.check_top_k(reference, *pair))
+@pytest.mark.parametrize("large", LARGE)
+def test_the_specifications_best_words(large):
+    each(list(cases.top_k_cases(large)), lambda pair: judges.check_top_k(reference, *pair))
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
@@ -48,19 +51,21 @@ def test_subject_errs_no_more_than_numpy(subject, kernel, slow):
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
+@pytest.mark.parametrize("large", LARGE)
 @pytest.mark.parametrize("keep", [True, False], ids=["scores kept", "scores again"])
-def test_bf16_errs_no_more_than_rounded_inputs(subject, keep):
+def test_bf16_errs_no_more_than_rounded_inputs(subject, keep, large):
     def check(case):
         judges.judge_bf16(case, judges.run(module, case, keep=keep))
 
     with subject() as module:
-        each(list(cases.bf16_cases()), check)
+        each(list(cases.bf16_cases(large)), check)
 
 
+@pytest.mark.parametrize("large", LARGE)
 @pytest.mark.parametrize("subject", SUBJECTS)
-def test_best_words(subject):
+def test_best_words(subject, large):
     with subject() as module:
-        each(list(cases.top_k_cases()), lambda pair: judges.check_top_k(module, *pair))
+        each(list(cases.top_k_cases(large)), lambda pair: judges.check_top_k(module, *pair))
 
 
 @pytest.mark.parametrize("name", broken.TWINS)
