@@ -699,3 +699,25 @@ def test_signals_while_text_is_read_leave_nothing_behind(place, tmp_path, number
     assert process.returncode == code
     assert b"Traceback" not in err
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("missing/folder/model", "missing/folder is not a folder"),
+        ("/proc/self/model", "cannot write in /proc/self"),  # refused even to root
+        ("existing", "existing exists; pass --overwrite"),
+    ],
+)
+def test_fc_51_an_unusable_output_is_refused_before_the_corpus_is_read(
+    tmp_path, monkeypatch, output, message
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "existing").mkdir()
+    (tmp_path / "existing" / "precious.txt").write_text("kept")
+    # The corpus is not even there: the output is what the message is about.
+    result = CliRunner().invoke(commands, ["train", "no-such-corpus.txt", "-o", output])
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert (tmp_path / "existing" / "precious.txt").read_text() == "kept"
