@@ -324,7 +324,7 @@ class _Draft:
 
     @contextmanager
     def writing(self) -> Iterator[Callable[[int, np.ndarray], None]]:
-        with open(self.path, "wb", buffering=0) as file:
+        with open(self.path, "wb") as file:  # buffered: a write cut short goes on
 
             def write(generation: int, ids: np.ndarray) -> None:
                 if not len(ids):
@@ -343,6 +343,8 @@ class _Draft:
             for generation, length in self._stretches:
                 while length:
                     ids = np.fromfile(file, np.int32, min(length, _RECODED_AT_ONCE))
+                    if not len(ids):
+                        raise CorpusError(f"{self.path}: cut short while it was in use; try again")
                     length -= len(ids)
                     yield generation, ids
 
@@ -358,7 +360,7 @@ class _Stream:
 
     def write(self, draft: _Draft, tables: Any, recode: Callable[..., int]) -> None:
         digest = sha256()
-        with open(self._path, "wb", buffering=0) as file:
+        with open(self._path, "wb") as file:  # buffered: a write cut short goes on
             for generation, ids in draft.pieces():
                 if tables is not None:
                     final = np.empty(len(ids), self._dtype)
