@@ -102,23 +102,22 @@ INLINE void product_of_columns(const int pairs, const int columns, ptrdiff_t ste
 /* out[r][v] (+)= sum over blocks and s of a[r][s] * b[s][v], GRADIENT_ROWS x vectors.
  *
  * a (blocks, GRADIENT_ROWS, width), b (blocks * width, vectors * LANES), out (GRADIENT_ROWS, ...)
- * with its rows out_stride apart, overwritten if begin. What follows a in memory is fetched ahead
- * into the second-level cache: it is a later call's. */
+ * with its rows out_stride apart, overwritten if begin. Each step fetches from ahead, which moves
+ * on by ahead_step floats, into the second-level cache: what will be needed next. */
 INLINE void product_of_blocks(const int pairs, const int vectors, const int width, const int begin,
                               ptrdiff_t blocks, const float *a, const float *b, float *out,
-                              ptrdiff_t out_stride) {
+                              ptrdiff_t out_stride, const float *ahead, ptrdiff_t ahead_step) {
     vector sums[GRADIENT_ROWS][3];
     UNROLL for (int r = 0; r < GRADIENT_ROWS; r++) {
         UNROLL for (int v = 0; v < vectors; v++) {
             sums[r][v] = begin ? (vector){0} : vector_load(out + r * out_stride + v * LANES);
         }
     }
-    const float *ahead = a + blocks * GRADIENT_ROWS * width;
     for (ptrdiff_t block = 0; block < blocks; block++, a += GRADIENT_ROWS * width) {
         for (ptrdiff_t s = 0; s < width; s++) {
             vector row[3];
             __builtin_prefetch(ahead, 0, 2);
-            ahead += GRADIENT_ROWS;
+            ahead += ahead_step;
             UNROLL for (int v = 0; v < vectors; v++) { row[v] = vector_load(b + v * LANES); }
             b += vectors * LANES;
             UNROLL for (int r = 0; r < GRADIENT_ROWS; r++) {

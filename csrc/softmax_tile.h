@@ -158,6 +158,8 @@ static inline void exponentials(ptrdiff_t rows, const vector reference[2], float
         }
         if (kept) {
             float *at = kept + row % GRADIENT_ROWS * width;
+            for (ptrdiff_t i = 0; i < 2 * width; i += 16)
+                __builtin_prefetch(at + kept_stride + i, 1); /* the next block, to be written */
             UNROLL for (int r = 0; r < 2; r++, at += width) {
 #if IN_PAIRS
                 vector_store(at, pair_neighbours(e[r][0], e[r][1]));

@@ -144,28 +144,40 @@ static void bias_gradient(const struct tile_update *u, ptrdiff_t blocks, const f
     }
 }
 
-/* tile_grad = exponentials . scaled, over slabs of examples. */
-static void weight_gradient(const struct tile_update *u, ptrdiff_t blocks, const float *tile) {
+/* tile_grad = exponentials . scaled, over slabs of examples. next_tile (the exponentials of the
+ * tile that this thread probably works on next) and weight (rows, H) of this tile are fetched
+ * ahead: the first group of columns fetches the one, the others the other. */
+static void weight_gradient(const struct tile_update *u, ptrdiff_t blocks, const float *tile,
+                            const float *next_tile, const float *weight) {
     const struct softmax_layout *l = u->l;
+    const ptrdiff_t H = u->step->hidden_size;
     const float *scaled = u->scaled;
     for (ptrdiff_t panel = 0; panel < l->panels; panel += SLAB_PANELS) {
         const ptrdiff_t panels = l->panels - panel < SLAB_PANELS ? l->panels - panel : SLAB_PANELS;
+        const ptrdiff_t weight_step = GRADIENT_ROWS * H / (panels * WORDS(PANEL)) + 1;
         for (ptrdiff_t block = 0; block < blocks; block++) {
-            const float *a = tile + (block * l->panels + panel) * BLOCK_WORDS;
-            const float *b = scaled;
+            const ptrdiff_t at = (block * l->panels + panel) * BLOCK_WORDS;
+            const float *a = tile + at, *b = scaled;
+            const float *ahead = next_tile + at;
+            ptrdiff_t ahead_step = GRADIENT_ROWS;
             float *out = u->tile_grad + block * GRADIENT_ROWS * l->padded_columns;
             for (ptrdiff_t v = 0; v < l->column_vectors;) {
                 const ptrdiff_t vectors = column_group(l->column_vectors - v);
                 const int begin = panel == 0;
                 if (vectors == 3)
-                    product_of_blocks(IN_PAIRS, 3, WORDS(PANEL), begin, panels, a, b, out, l->padded_columns);
+                    product_of_blocks(IN_PAIRS, 3, WORDS(PANEL), begin, panels, a, b, out,
+                                      l->padded_columns, ahead, ahead_step);
                 else if (vectors == 2)
-                    product_of_blocks(IN_PAIRS, 2, WORDS(PANEL), begin, panels, a, b, out, l->padded_columns);
+                    product_of_blocks(IN_PAIRS, 2, WORDS(PANEL), begin, panels, a, b, out,
+                                      l->padded_columns, ahead, ahead_step);
                 else
-                    product_of_blocks(IN_PAIRS, 1, WORDS(PANEL), begin, panels, a, b, out, l->padded_columns);
+                    product_of_blocks(IN_PAIRS, 1, WORDS(PANEL), begin, panels, a, b, out,
+                                      l->padded_columns, ahead, ahead_step);
                 b += panels * WORDS(PANEL) * vectors * LANES;
                 out += vectors * LANES;
                 v += vectors;
+                ahead = weight + block * GRADIENT_ROWS * H;
+                ahead_step = weight_step;
             }
         }
         scaled += panels * WORDS(PANEL) * l->padded_columns;
@@ -194,7 +206,8 @@ static void update_tile(struct tile_update *u, ptrdiff_t tile_number) {
 
     float bias_grad[TILE_ROWS];
     bias_gradient(u, blocks, tile, bias_grad);
-    weight_gradient(u, blocks, tile);
+    weight_gradient(u, blocks, tile, tile - (kept_tile > 0 ? l->tile_words : 0),
+                    step->output_weight + first * H);
 
     /* the one-hot part, before the rule: duplicates are summed, then one step is taken */
     const int32_t *order = (int32_t *)(scratch + l->order);

@@ -23,6 +23,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifdef __SSE2__
+#include <immintrin.h>
+#endif
+
 #ifndef FASTNPLM_TARGET
 #define FASTNPLM_TARGET baseline
 #endif
@@ -97,8 +101,19 @@ INLINE vector vector_select(int_vector mask, vector yes, vector no) {
     return (vector)((mask & (int_vector)yes) | (~mask & (int_vector)no));
 }
 
-/* a > b ? a : b in each lane, so b where either is NaN: put the value whose NaN must live second. */
-INLINE vector vector_max(vector a, vector b) { return vector_select(a > b, a, b); }
+/* a > b ? a : b in each lane, so b where either is NaN: put the value whose NaN must live second.
+ * x86 has exactly that instruction, but gcc does not find it from a comparison and a selection. */
+INLINE vector vector_max(vector a, vector b) {
+#if defined(__AVX512F__)
+    return (vector)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+    return (vector)_mm256_max_ps((__m256)a, (__m256)b);
+#elif defined(__SSE2__)
+    return (vector)_mm_max_ps((__m128)a, (__m128)b);
+#else
+    return vector_select(a > b, a, b);
+#endif
+}
 
 /* a < b ? a : b in each lane, so b where either is NaN. */
 INLINE vector vector_min(vector a, vector b) { return vector_select(a < b, a, b); }
