@@ -98,6 +98,9 @@ def kill_one(generator: np.random.Generator, aim: bool, *arguments) -> tuple[int
 
 def look(corpus: fastnplm.Corpus, out: Path) -> int:
     """Check everything at a final name; updates of the newest checkpoint, 0 if there is none."""
+    # A kill between the renames leaves the checkpoints in the previous version of the folder;
+    # training that resumes moves them over first, as here.
+    folder.recover(out, storage.KEEP)
     for place in [out, *(out / "checkpoints").glob("0*")]:
         if place != out or (out / folder.MANIFEST).exists():
             folder.check_folder(place)
