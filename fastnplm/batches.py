@@ -5,15 +5,20 @@ in random order, fills a window with some of them and shuffles the examples of t
 it is a function of (seed, epoch), so a run can continue at any batch.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from fastnplm.errors import SettingsError
 
+Ahead = Callable[[np.ndarray, np.ndarray], None]
+
 WINDOW = 1 << 22
 BLOCK = 1 << 12
+
+_ROUNDS = 6
+_LEAST_BITS = 16  # fewer bits mix less well
 
 
 class Epoch:
@@ -25,8 +30,10 @@ class Epoch:
     batch_size : examples in a batch; the last batch may be short
     seed, epoch : non-negative whole numbers that decide the order
     start_batch : batches to leave out at the start, to continue a run
-    window : examples shuffled together; memory is about 24 bytes for each
+    window : examples shuffled together; memory is about 32 bytes for each
     block : examples that are taken from the stream together
+    ahead : called with the first positions and the lengths of the next window's blocks when a
+        window is begun, to have them read meanwhile
 
     Raises
     ------
@@ -43,6 +50,7 @@ class Epoch:
         start_batch: int = 0,
         window: int = WINDOW,
         block: int = BLOCK,
+        ahead: Ahead | None = None,
     ) -> None:
         for name, value, least in (
             ("examples", examples, 0),
@@ -59,6 +67,7 @@ class Epoch:
         self.seed, self.epoch, self.start_batch = seed, epoch, start_batch
         self.block = block
         self.window_blocks = window // block
+        self.ahead = ahead
 
     def __len__(self) -> int:
         """Batches from ``start_batch`` on."""
@@ -86,32 +95,50 @@ class Epoch:
             if skip >= size:
                 skip -= size
                 continue
+            if self.ahead is not None:
+                coming = slice(chosen.stop, chosen.stop + self.window_blocks)
+                self.ahead(starts[coming], lengths[coming])
             positions = _spread(starts[chosen], lengths[chosen])
-            yield positions[_shuffled(size, (self.seed, self.epoch, 1, number))][skip:]
+            yield positions[shuffled(size, (self.seed, self.epoch, 1, number))][skip:]
             skip = 0
 
     def _blocks(self) -> tuple[np.ndarray, np.ndarray]:
         """Start and length of every block, in the order of this epoch."""
-        # Cuts move from epoch to epoch, so the same examples do not always meet in a window.
-        phase = int(_random((self.seed, self.epoch, 2), 1)[0] % np.uint64(self.block))
-        cuts = np.arange(phase or self.block, self.examples, self.block, dtype=np.int64)
-        edges = np.concatenate([[0], cuts, [self.examples]]).astype(np.int64)
-        starts, lengths = edges[:-1], np.diff(edges)
-        order = _shuffled(len(starts), (self.seed, self.epoch, 0, 0))
+        starts, lengths = cut_blocks(self.examples, self.block, (self.seed, self.epoch, 2))
+        order = shuffled(len(starts), (self.seed, self.epoch, 0, 0))
         return starts[order], lengths[order]
+
+
+def cut_blocks(examples: int, block: int, key: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Start and length, int64, of blocks that hold the positions below ``examples`` once each.
+
+    The first block is cut short by a random number (drawn with ``key``): cuts move from epoch to
+    epoch, so the same examples do not always meet in a window.
+    """
+    phase = int(_random(key, 1)[0] % np.uint64(block))
+    cuts = np.arange(phase or block, examples, block, dtype=np.int64)
+    edges = np.concatenate([[0], cuts, [examples]]).astype(np.int64)
+    return edges[:-1], np.diff(edges)
 
 
 def epoch_of(
     corpus: Any, batch_size: int, seed: int = 0, epoch: int = 0, start_batch: int = 0
 ) -> Iterator[np.ndarray]:
-    """The batches of an epoch over a corpus, which is asked before each whether it is still whole.
+    """The batches of an epoch over a corpus or a blend.
+
+    Before each, the corpus is asked whether it is still whole; the parts of it that come next are
+    read ahead.
 
     Raises
     ------
     CorpusError
         If the corpus was cut short meanwhile.
     """
-    for positions in Epoch(len(corpus), batch_size, seed, epoch, start_batch):
+    if hasattr(corpus, "epoch"):  # a blend draws its own
+        batches = corpus.epoch(batch_size, seed, epoch, start_batch)
+    else:
+        batches = Epoch(len(corpus), batch_size, seed, epoch, start_batch, ahead=corpus.read_ahead)
+    for positions in batches:
         corpus.check()
         yield positions
 
@@ -126,18 +153,24 @@ def _random(key: tuple[int, ...], size: int) -> np.ndarray:
     return np.random.PCG64(np.random.SeedSequence(key)).random_raw(size)
 
 
-def _shuffled(size: int, key: tuple[int, ...]) -> np.ndarray:
+def shuffled(size: int, key: tuple[int, ...]) -> np.ndarray:
     """The numbers below ``size`` in random order, int64.
 
-    Raw bits of PCG64 are sorted with each number in the low bits. Unlike `Generator.permutation`,
-    whose algorithm may change with NumPy, this order is fixed for good: PCG64's stream is
-    guaranteed, and sorting different numbers has one result.
+    Six rounds of adding, multiplying by an odd number and folding the high bits onto the low ones,
+    each of which maps the numbers below a power of two one to one; numbers from ``size`` on are
+    then left out. A third of the time of sorting random keys, and fixed for good, unlike
+    `Generator.permutation`, whose algorithm may change with NumPy.
     """
-    bits = max(1, (size - 1).bit_length()) if size else 1
-    low = np.uint64((1 << bits) - 1)
-    keys = _random(key, size)
-    keys &= ~low
-    keys |= np.arange(size, dtype=np.uint64)
-    keys.sort()
-    keys &= low
-    return keys.view(np.int64)
+    bits = max(_LEAST_BITS, (size - 1).bit_length())
+    dtype = np.uint32 if bits <= 32 else np.uint64
+    mask = (1 << bits) - 1
+    order = np.arange(1 << bits, dtype=dtype)
+    random = _random(key, 2 * _ROUNDS).tolist()
+    for add, multiply in zip(random[::2], random[1::2], strict=True):
+        order += dtype(add & mask)
+        order *= dtype((multiply | 1) & mask)
+        order &= dtype(mask)
+        order ^= order >> dtype(bits // 2)
+    if size < len(order):
+        order = order[order < size]
+    return order.astype(np.int64)

@@ -205,6 +205,21 @@ class Corpus:
         if not self._file.closed:
             self._check_size()
 
+    def read_ahead(self, starts: np.ndarray, lengths: np.ndarray) -> None:
+        """Have the system read stretches of the stream that will be used soon.
+
+        starts, lengths : int64, positions and numbers of tokens
+        """
+        if hasattr(os, "posix_fadvise") and not self._file.closed:
+            bytes_each = self.header.item_bytes
+            for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
+                os.posix_fadvise(
+                    self._file.fileno(),
+                    start * bytes_each,
+                    length * bytes_each,
+                    os.POSIX_FADV_WILLNEED,
+                )
+
     def verify(self) -> None:
         """Read the whole stream and compare its checksum.
 

@@ -7,7 +7,7 @@ from fastnplm.batches import Epoch, epoch_of
 from fastnplm.corpus import Corpus
 from fastnplm.errors import CorpusError, SettingsError
 
-GOLDEN = [7, 6, 4, 5, 3, 9, 1, 0, 2, 8]
+GOLDEN = [3, 0, 6, 1, 5, 7, 9, 8, 4, 2]
 SHAPES = [(4, 2), (7, 3), (12, 5), (64, 64), (1 << 22, 1 << 12)]
 
 
@@ -70,3 +70,38 @@ def test_a_stream_that_shrinks_is_noticed(tmp_path):
         stream.truncate(100)
     with pytest.raises(CorpusError, match="cut short"):
         next(batches)
+
+
+@pytest.mark.parametrize("examples", [30_000, 65_536, 200_000])
+def test_place_in_file_and_place_in_epoch_are_unrelated(examples):
+    """Chi-square over blocks (the examples of one stay in one window), and within a window."""
+    statistics = []
+    for seed in range(40):
+        block = examples // 1000
+        order, _ = in_order(examples, 1000, seed=seed, window=examples // 5, block=block)
+        # Two blocks apart, so that no two of these positions can be of the same block.
+        places = np.flatnonzero(order % (2 * block) == 0)
+        table = np.zeros((5, 10))
+        cells = places * 5 // examples, order[places] * 10 // examples
+        np.add.at(table, cells, 1)
+        expected = table.sum(1, keepdims=True) * table.sum(0) / table.sum()
+        statistics.append(((table - expected) ** 2 / expected).sum())
+    # 36 degrees of freedom: the mean of 40 such statistics has standard error 1.34.
+    assert 31 < np.mean(statistics) < 41
+    within = []
+    for seed in range(40):
+        order, _ = in_order(examples, 1000, seed=seed)
+        table = np.zeros((8, 8))
+        np.add.at(table, (np.arange(examples) * 8 // examples, order * 8 // examples), 1)
+        within.append(((table - examples / 64) ** 2 / (examples / 64)).sum())
+    assert 44 < np.mean(within) < 54  # 49 degrees of freedom, standard error 1.6
+
+
+def test_the_next_window_is_announced():
+    told = []
+    epoch = Epoch(1000, 10, window=100, block=10, ahead=lambda *blocks: told.append(blocks))
+    seen = np.concatenate(list(epoch))
+    assert len(told) in (10, 11)
+    starts, lengths = told[0]
+    coming = np.concatenate([np.arange(s, s + n) for s, n in zip(starts, lengths, strict=True)])
+    assert np.isin(coming, seen[50:250]).all()
