@@ -187,14 +187,21 @@ def check(module, case, threads=1):
         judge(case, run(module, case, threads=threads, keep=keep), yardstick_of(case))
 
 
+@functools.cache
+def _ranking(key):
+    """True scores, their terms, and the words of each row from the best on."""
+    scores, terms = oracle.scores_of(**key.case.inputs)
+    lowest = np.where(np.isnan(scores), -np.inf, scores).tolist()
+    orders = [sorted(range(len(row)), key=lambda j, row=row: (-row[j], j)) for row in lowest]
+    return scores, terms, orders
+
+
 def check_top_k(module, case: Case, exact: bool):
     """Scores by falling order, each the score of its id; with exact scores ties by smaller id."""
     got = run(module, case)
     ids, scores = got["ids"], got["scores"]
-    true, terms = oracle.scores_of(**case.inputs)
-    lowest = np.where(np.isnan(true), -np.inf, true)
-    for row in range(len(ids)):
-        order = sorted(range(true.shape[1]), key=lambda j: (-lowest[row, j], j))
+    true, terms, orders = _ranking(_Key(case))
+    for row, order in enumerate(orders):
         mine, best = ids[row].tolist(), order[: ids.shape[1]]
         assert len(set(mine)) == len(mine), f"{case}: row {row} names a word twice"
         if exact:
