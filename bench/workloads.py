@@ -44,6 +44,8 @@ SIZES = {
     "S": Workload("S", 10_000, 64, 128, 256),
     "M": Workload("M", 50_000, 100, 200, 512),
     "L": Workload("L", 200_000, 128, 256, 1024),
+    # a small real corpus with the batches of plain descent
+    "brown": Workload("brown", 14_116, 60, 100, 128),
     # where the overhead of calls rules
     "tiny": Workload("tiny", 1_000, 32, 64, 32, context=2),
 }
