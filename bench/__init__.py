@@ -1,7 +1,7 @@
 """The benchmark suite: fastnplm beside its peers on the same work.
 
     python -m bench            the whole suite, in pieces of under a minute each
-    python -m bench --quick    under two minutes
+    python -m bench --quick    the essentials
     python -m bench.steps --size S --threads 1 --rounds 5
     pytest bench               the same contenders under pytest-benchmark
 

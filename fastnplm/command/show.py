@@ -55,7 +55,7 @@ def info(as_json, quiet):
     short_help="Measure the kernels, from a checkout.",
     context_settings={"ignore_unknown_options": True},
 )
-@click.option("--quick", is_flag=True, help="Less than two minutes.")
+@click.option("--quick", is_flag=True, help="The essentials: fewer sizes, fewer rounds.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def bench(quick, arguments):
     """Run the benchmark suite with pytest; ARGUMENTS are pytest's.
