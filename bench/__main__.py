@@ -147,7 +147,9 @@ def tell(line):
 def main(argv=None):
     """Run the suite; ``fastnplm bench`` calls this from a checkout."""
     parser = argparse.ArgumentParser(prog="fastnplm bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="the essentials: fewer sizes, fewer rounds")
+    parser.add_argument(
+        "--quick", action="store_true", help="the essentials: fewer sizes, fewer rounds"
+    )
     parser.add_argument("--only", help=f"sections, separated by commas: {', '.join(SECTIONS)}")
     parser.add_argument("--rounds", type=int, default=None, help="default 5, with --quick 3")
     parser.add_argument("--text", help="training text, for the sections quality and endtoend")
