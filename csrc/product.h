@@ -74,14 +74,13 @@ INLINE void product_of_rows(const int pairs, const int rows, ptrdiff_t steps, co
 /* out[c][v] += sum over s of a[s * a_stride + c] * b[s * 2 * LANES + v * LANES], columns x 2: the
  * transpose of a times b.
  *
- * a (steps, columns) with its rows a_stride apart; b (steps, 2 * LANES); out (columns, 2 * LANES). */
+ * a (steps, columns) with its rows a_stride apart; b (steps, 2 * LANES); out (columns, 2 * LANES).
+ * The sum begins at 0 and is added to out once: out runs over the whole vocabulary, and one chain of
+ * float32 additions as long as that would lose a digit. */
 INLINE void product_of_columns(const int pairs, const int columns, ptrdiff_t steps, const float *a,
                                ptrdiff_t a_stride, const float *b, float *out) {
     vector sums[SCORE_ROWS][2];
-    UNROLL for (int c = 0; c < columns; c++) {
-        sums[c][0] = vector_load(out + c * 2 * LANES);
-        sums[c][1] = vector_load(out + c * 2 * LANES + LANES);
-    }
+    UNROLL for (int c = 0; c < columns; c++) { sums[c][0] = sums[c][1] = (vector){0}; }
     UNROLL_TWICE for (ptrdiff_t s = 0; s < steps; s++) {
         __builtin_prefetch(a + 8 * a_stride);
         const vector b0 = vector_load(b), b1 = vector_load(b + LANES);
@@ -93,9 +92,9 @@ INLINE void product_of_columns(const int pairs, const int columns, ptrdiff_t ste
         a += a_stride;
         b += 2 * LANES;
     }
-    UNROLL for (int c = 0; c < columns; c++) {
-        vector_store(out + c * 2 * LANES, sums[c][0]);
-        vector_store(out + c * 2 * LANES + LANES, sums[c][1]);
+    UNROLL for (int c = 0; c < columns; c++, out += 2 * LANES) {
+        vector_store(out, vector_load(out) + sums[c][0]);
+        vector_store(out + LANES, vector_load(out + LANES) + sums[c][1]);
     }
 }
 

@@ -5,6 +5,7 @@ import inspect
 import broken
 import cases
 import judges
+import numpy as np
 import pytest
 from subjects import MODULES, SUBJECTS
 
@@ -87,3 +88,33 @@ def test_modules_have_the_same_functions_and_arguments():
         wanted = inspect.signature(getattr(reference, name))
         for module in MODULES:
             assert inspect.signature(getattr(module, name)) == wanted, (module.__name__, name)
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_a_large_vocabulary_loses_no_digit(subject):
+    """Examples that are nearly alike round alike, so their sum shows a long chain of additions.
+
+    The gradient of the hidden layer's bias is such a sum at the start of training.
+    """
+    rng = np.random.default_rng(0)
+    batch, width, size = 300, 200, 50_000  # panels enough for threads: the words stay one group
+    hidden = (0.001 * rng.standard_normal((batch, width))).astype(np.float32)
+    weight = rng.uniform(-0.005, 0.005, (size, width)).astype(np.float32)
+    bias = -np.log(np.arange(1.0, size + 1)).astype(np.float32)
+    targets = rng.integers(0, size, batch).astype(np.int32)
+    hyper = np.array([1e-3, 0, 0, 0, 0, 1.0])
+
+    def summed(module, dtype):
+        needed = module.softmax_step_scratch(batch, width, size, keep=True)
+        grad = np.empty((batch, width), dtype)
+        module.softmax_step(
+            hidden.astype(dtype), targets, np.full(batch, 1 / batch, dtype), "sgd", hyper,
+            "float32", np.empty(needed, np.uint8), np.empty(batch), grad, weight.astype(dtype),
+            bias.astype(dtype), np.zeros((0, size, width), dtype), np.zeros((0, size), dtype),
+        )  # fmt: skip
+        return grad.sum(axis=0, dtype=np.float64)
+
+    true = summed(reference, np.float64)
+    allowed = 4 * np.sqrt(np.mean((summed(reference, np.float32) - true) ** 2))
+    with subject() as module:
+        assert np.sqrt(np.mean((summed(module, np.float32) - true) ** 2)) <= allowed
