@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from .version import __version__
 
 if TYPE_CHECKING:
+    from .blend import Blend
     from .corpus import Corpus
     from .errors import Error
     from .evaluation import Report, evaluate
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NCE",
     "NPLM",
+    "Blend",
     "Corpus",
     "Error",
     "History",
@@ -55,6 +57,7 @@ __all__ = [
 _HOMES = {
     "NCE": "loss",
     "NPLM": "nplm",
+    "Blend": "blend",
     "Corpus": "corpus",
     "Error": "errors",
     "History": "training",

@@ -3,11 +3,12 @@
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from fastnplm.batches import BLOCK, WINDOW, Epoch, cut_blocks, shuffled
-from fastnplm.corpus import Corpus, require_same_vocabulary
+from fastnplm.corpus import Corpus, require_same_vocabulary, will_need
 from fastnplm.errors import SettingsError
 
 _COPIED_AT_ONCE = 1 << 22
@@ -26,6 +27,7 @@ class Blend:
     Parameters
     ----------
     parts : (corpus, weight) pairs, weights positive; only their proportions matter
+    folder : where the temporary file goes; None takes the system's folder for such files
 
     Attributes
     ----------
@@ -40,7 +42,7 @@ class Blend:
         If the corpora have different vocabularies.
     """
 
-    def __init__(self, parts: Sequence[tuple[Corpus, float]]) -> None:
+    def __init__(self, parts: Sequence[tuple[Corpus, float]], folder: str | None = None) -> None:
         if not parts:
             raise SettingsError("a blend needs at least one corpus")
         self.corpora = [corpus for corpus, _ in parts]
@@ -56,7 +58,7 @@ class Blend:
         self.oov = sum(corpus.oov for corpus in self.corpora)
         self.lengths = np.array([len(corpus) for corpus in self.corpora], np.int64)
         self.shares = _shares(weights, int(self.lengths.sum()))
-        self._file = tempfile.TemporaryFile(prefix="fastnplm-blend-")  # noqa: SIM115
+        self._file = tempfile.TemporaryFile(prefix="fastnplm-blend-", dir=folder)  # noqa: SIM115
         for corpus in self.corpora:
             for start in range(0, len(corpus), _COPIED_AT_ONCE):
                 self._file.write(corpus.tokens[start : start + _COPIED_AT_ONCE].data)
@@ -66,6 +68,14 @@ class Blend:
 
     def __len__(self) -> int:
         return int(self.lengths.sum())
+
+    @property
+    def identity(self) -> list[list[Any]]:
+        """Checksum and share of each part: a run is resumed on the same ones."""
+        return [
+            [corpus.identity, share]
+            for corpus, share in zip(self.corpora, self.shares.tolist(), strict=True)
+        ]
 
     def __enter__(self) -> "Blend":
         return self
@@ -80,6 +90,10 @@ class Blend:
 
     def check(self) -> None:
         """Nothing can shrink here: the copy is this object's own."""
+
+    def read_ahead(self, starts: np.ndarray, lengths: np.ndarray) -> None:
+        """See `fastnplm.corpus.Corpus.read_ahead`."""
+        will_need(self._file, self.tokens.itemsize, starts, lengths)
 
     def epoch(
         self,
@@ -107,7 +121,9 @@ class BlendEpoch(Epoch):
         window: int,
         block: int,
     ) -> None:
-        super().__init__(len(blend), batch_size, seed, epoch, start_batch, window, block)
+        super().__init__(
+            len(blend), batch_size, seed, epoch, start_batch, window, block, blend.read_ahead
+        )
         self._lengths, self._shares = blend.lengths, blend.shares
 
     def _blocks(self) -> tuple[np.ndarray, np.ndarray]:

@@ -172,6 +172,11 @@ class Corpus:
             f"{len(self.vocabulary):,} words)"
         )
 
+    @property
+    def identity(self) -> str:
+        """What tells this stream from others: its checksum. A run is resumed on the same one."""
+        return self.header.tokens_checksum
+
     def __enter__(self) -> "Corpus":
         return self
 
@@ -210,15 +215,8 @@ class Corpus:
 
         starts, lengths : int64, positions and numbers of tokens
         """
-        if hasattr(os, "posix_fadvise") and not self._file.closed:
-            bytes_each = self.header.item_bytes
-            for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
-                os.posix_fadvise(
-                    self._file.fileno(),
-                    start * bytes_each,
-                    length * bytes_each,
-                    os.POSIX_FADV_WILLNEED,
-                )
+        if not self._file.closed:
+            will_need(self._file, self.header.item_bytes, starts, lengths)
 
     def verify(self) -> None:
         """Read the whole stream and compare its checksum.
@@ -238,6 +236,13 @@ class Corpus:
                 f"{self.folder / TOKENS_NAME} is damaged: its checksum is not the one in "
                 "corpus.json; prepare the corpus again"
             )
+
+
+def will_need(file: Any, item_bytes: int, starts: np.ndarray, lengths: np.ndarray) -> None:
+    """Have the system read stretches of a file, given in items, before they are asked for."""
+    if hasattr(os, "posix_fadvise"):
+        for start, length in zip((starts * item_bytes).tolist(), lengths.tolist(), strict=True):
+            os.posix_fadvise(file.fileno(), start, length * item_bytes, os.POSIX_FADV_WILLNEED)
 
 
 def _close(file: Any, temporary: Path | None) -> None:

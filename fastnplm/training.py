@@ -14,7 +14,8 @@ import numpy as np
 from . import checkpoint, evaluation, storage, word2vec
 from . import folder as folders
 from . import loss as losses
-from .batches import Epoch
+from .batches import epoch_of
+from .blend import Blend
 from .corpus import Corpus, require_same_vocabulary
 from .errors import CheckpointError, CorpusError, DivergenceError, ModelError
 from .interrupts import Interrupts
@@ -49,7 +50,8 @@ def train(model, corpus, valid=None, **settings):
     Parameters
     ----------
     model : NPLM, updated in place
-    corpus : Corpus with the model's vocabulary (or text: a path, several, sentences)
+    corpus : Corpus with the model's vocabulary (or text: a path, several, sentences), or a Blend
+        of several with weights
     valid : text or Corpus for the exact perplexity after each epoch; the best epoch is kept
     settings : ``loss``, ``optimizer``, ``lr``, ``batch_size``, ``epochs``, ``dropout``, ``out``,
         ``seed`` and the others that ``fastnplm.Settings`` lists with their defaults
@@ -97,11 +99,11 @@ class _Run:
         self.best_folder = self.out or temporary / "best"
         self.every_batches, self.every_seconds = checkpoint.every(plan.checkpoint_every)
         self.settings = plan.identity() | {
-            "corpus": corpus.header.tokens_checksum,
+            "corpus": corpus.identity,
             "vocabulary": step.network.vocabulary.fingerprint,
             "model": step.network.config(),
             "kernels": step.kernels.NAME,
-            "valid": valid.header.tokens_checksum if valid is not None else None,
+            "valid": valid.identity if valid is not None else None,
         }
         self.history = History()
         self.epoch, self.batch = 0, 0  # epochs finished; batches of the present one
@@ -151,10 +153,8 @@ class _Run:
         targets = np.empty(min(size, len(tokens)), np.int32)
         contexts = np.empty((len(targets), step.network.context), np.int32)
         began = time.perf_counter()
-        order = Epoch(len(tokens), size, self.plan.seed, self.epoch, start_batch=self.batch)
-        for positions in order:
+        for positions in epoch_of(corpus, size, self.plan.seed, self.epoch, self.batch):
             count = len(positions)
-            corpus.check()  # a mapped file that shrinks must be met here, not as a bus error
             step.kernels.form_contexts(
                 tokens, positions, vocabulary.start_id, vocabulary.end_id,
                 contexts[:count], targets[:count],
@@ -335,7 +335,7 @@ class _Opened:
     def __enter__(self):
         if self._given is None:
             return None
-        if isinstance(self._given, Corpus):
+        if isinstance(self._given, Corpus | Blend):
             require_same_vocabulary(self._given, self._model.vocabulary)
             return self._given
         self._made = Corpus.prepare(self._given, vocabulary=self._model.vocabulary)

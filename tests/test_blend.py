@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+import runs
 
+import fastnplm
 from fastnplm.batches import epoch_of
 from fastnplm.blend import Blend, parse_blend
 from fastnplm.corpus import Corpus
-from fastnplm.errors import CorpusError, SettingsError
+from fastnplm.errors import CheckpointError, CorpusError, SettingsError
 
 
 @pytest.fixture
@@ -72,3 +74,39 @@ def test_weights_of_the_command_line():
     for weight in ("x", "0", "-1", "inf", "nan", ""):
         with pytest.raises(SettingsError, match="must be a positive number"):
             parse_blend([f"a:{weight}"])
+
+
+@pytest.mark.parametrize("stop", [1, 6, 11])
+def test_a_stopped_run_on_a_blend_goes_on_bit_for_bit(parts, tmp_path, monkeypatch, stop):
+    options = {
+        "kernels": runs.kernels(), "quiet": True, "batch_size": 250, "epochs": 2, "seed": 5,
+        "checkpoint_every": 2, "loss": "ns",
+    }  # fmt: skip
+    with Blend([(parts[0], 0.2), (parts[1], 0.8)], tmp_path) as blend:
+        whole = runs.network(blend)
+        fastnplm.train(whole, blend, out=tmp_path / "whole", **options)
+        model = runs.network(blend)
+        with runs.stopped_after(monkeypatch, stop), pytest.raises(KeyboardInterrupt):
+            fastnplm.train(model, blend, out=tmp_path / "stopped", **options)
+        resumed = runs.network(blend)
+        fastnplm.train(resumed, blend, out=tmp_path / "stopped", resume=True, **options)
+    for name, values in whole.parameters.items():
+        np.testing.assert_array_equal(values, resumed.parameters[name])
+    assert runs.contents(tmp_path / "stopped") == runs.contents(tmp_path / "whole")
+    with (
+        Blend([(parts[0], 0.3), (parts[1], 0.7)]) as other,
+        pytest.raises(CheckpointError, match="was made with corpus"),
+    ):
+        fastnplm.train(runs.network(other), other, out=tmp_path / "whole", resume=True, **options)
+
+
+def test_training_learns_what_has_the_weight(parts):
+    """Of two texts that contradict each other, the heavier one decides."""
+    found = []
+    for weights in ((0.95, 0.05), (0.05, 0.95)):
+        with Blend(list(zip(parts, weights, strict=True))) as blend:
+            model = runs.network(blend)
+            fastnplm.train(model, blend, epochs=8, batch_size=64, lr=0.03, quiet=True)
+        found.append(dict(model.predict("", k=4)))
+    assert found[0]["a"] > 0.8
+    assert found[1]["c"] > 0.8

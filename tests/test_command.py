@@ -210,6 +210,28 @@ def test_text_and_prepared_corpus_give_the_same_model(place, tmp_path):
     assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
+def test_a_blend_of_corpora(place, tmp_path):
+    other = tmp_path / "other"
+    (tmp_path / "other.txt").write_text("the dog sat on the mat\n" * 50, encoding="utf-8")
+    run("prepare", tmp_path / "other.txt", "-o", other, "--vocabulary", place / "corpus", "-q")
+    given = ["train", "--blend", f"{place / 'corpus'}:0.25", f"{other}:0.75", *SMALL[:-2]]
+    done = run(*given, "-o", tmp_path / "blended", "--epochs", 1)
+    assert "examples an epoch (25.0%)" in done.stderr
+    assert "examples an epoch (75.0%)" in done.stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["blended", "other", "other.txt"]
+    message = refused("train", "--blend", f"{tmp_path / 'other.txt'}:2", "-o", tmp_path / "m")
+    assert "a blend is made of prepared corpora" in message
+    message = refused("train", "--blend", f"{other}:-1", "-o", tmp_path / "m")
+    assert "must be a positive number" in message
+    run("prepare", tmp_path / "other.txt", "-o", tmp_path / "own", "-q")
+    message = refused(
+        "train", "--blend", other, tmp_path / "own", "-o", tmp_path / "m", *SMALL[:-2]
+    )
+    assert "was encoded with another vocabulary" in message
+    message = refused(*given, "--min-count", 2, "-o", tmp_path / "m")
+    assert "--min-count has no effect" in message
+
+
 def test_options_that_a_prepared_corpus_has_decided_are_refused(place, tmp_path):
     line = refused("train", place / "corpus", "-o", tmp_path / "m", "--min-count", 2)
     assert "--min-count has no effect" in line

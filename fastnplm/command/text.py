@@ -1,13 +1,14 @@
 """Text given on the command line, as a corpus: a prepared folder, or files encoded on the way."""
 
 import os
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
+from ..blend import Blend, parse_blend
 from ..corpus import Corpus, require_same_vocabulary
-from ..errors import SettingsError
+from ..errors import SettingsError, TextError
 from ..source import open_source, open_text
 from .options import BUILDING, READING
-from .output import Reading
+from .output import Reading, remark
 
 
 def is_prepared(paths):
@@ -61,6 +62,35 @@ def opened(paths, choices, model=None, name=None, quiet=False):
         progress.close()
     with corpus:
         yield corpus
+
+
+@contextmanager
+def blended(given, choices, model, name, out, quiet):
+    """A Blend of prepared corpora, ``folder:weight`` each, while a with-block lasts.
+
+    Its temporary copy lies beside ``out``, where there is room for large files.
+    """
+    with ExitStack() as stack:
+        parts = []
+        for folder, weight in parse_blend(given):
+            if not os.path.exists(folder):
+                raise TextError(f"{folder}: no such corpus")
+            if not is_prepared([folder]):
+                raise SettingsError(
+                    f"{folder}: a blend is made of prepared corpora; fastnplm prepare {folder}"
+                    f" -o {folder}.corpus, the later ones with --vocabulary and the first corpus"
+                )
+            corpus = stack.enter_context(opened([folder], choices, model, name, quiet))
+            parts.append((corpus, weight))
+        beside = os.path.dirname(os.path.abspath(out))
+        blend = stack.enter_context(Blend(parts, beside))
+        for (corpus, _), share in zip(parts, blend.shares.tolist(), strict=True):
+            remark(
+                f"{corpus.folder}: {describe(corpus)}; {share:,} examples an epoch"
+                f" ({share / len(blend):.1%})",
+                quiet,
+            )
+        yield blend
 
 
 def describe(corpus):

@@ -102,6 +102,11 @@ _run = options(
 @click.argument("text", nargs=-1, required=True, type=FOLDER)
 @click.option("-o", "--out", required=True, type=FOLDER, help="Model folder to write.")
 @click.option(
+    "--blend",
+    is_flag=True,
+    help="TEXT are prepared corpora with weights: each has its share of every epoch.",
+)
+@click.option(
     "--valid", multiple=True, type=FOLDER, help="Validation text; the best epoch is kept."
 )
 @_size
@@ -111,7 +116,7 @@ _run = options(
 @building
 @as_json
 @quiet
-def train(text, out, valid, init, as_json, quiet, **choices):
+def train(text, out, blend, valid, init, as_json, quiet, **choices):
     """Train a model on TEXT: files, globs, - for standard input, or a prepared corpus folder.
 
     The exact perplexity on the validation text is shown after each epoch, and the weights of the
@@ -121,24 +126,28 @@ def train(text, out, valid, init, as_json, quiet, **choices):
     fastnplm train corpus.txt -o model --valid valid.txt
     fastnplm train corpus -o model --loss ns --negatives 10
     fastnplm train more.txt -o model2 --init model
+    fastnplm train --blend news.corpus:0.7 chat.corpus:0.3 -o model
     fastnplm train corpus -o model --checkpoint-every 10m
     fastnplm train corpus -o model --checkpoint-every 10m --resume
     """
     import contextlib
 
     from .. import plan, training
-    from .text import check_readable, describe, is_prepared, opened
+    from .text import blended, check_readable, describe, is_prepared, opened
 
     settings = _settings(choices) | {"out": out}
     # Everything that can be refused is refused here, before the text is read.
     plan.check(valid=valid or None, **settings)
-    for paths in (text, valid):
+    for paths in (() if blend else text, valid):
         if paths:
             check_readable(paths)
     model = _initial(init, choices)
     with contextlib.ExitStack() as stack:
-        corpus = stack.enter_context(opened(text, choices, model, init, quiet))
-        remark(f"corpus: {describe(corpus)}", quiet)
+        if blend:
+            corpus = stack.enter_context(blended(text, choices, model, init, out, quiet))
+        else:
+            corpus = stack.enter_context(opened(text, choices, model, init, quiet))
+            remark(f"corpus: {describe(corpus)}", quiet)
         if model is None:
             model = _fresh(corpus.vocabulary, choices)
         held_out = None
