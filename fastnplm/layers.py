@@ -9,6 +9,8 @@ projection   tanh(projection_weight @ h + projection_bias), if the output layer 
 
 import numpy as np
 
+from . import arrays
+
 
 class Mask:
     """Inverted dropout of one array: each element kept with probability 1 - share.
@@ -43,16 +45,18 @@ class Layer:
     def __init__(self, network, name, batch_size, kernels, threads, residual=False, share=0.0):
         self.names = (f"{name}_weight", f"{name}_bias")
         self.weight, self.bias = (network.parameters[full] for full in self.names)
-        self.grad_weight, self.grad_bias = np.empty_like(self.weight), np.empty_like(self.bias)
+        self.grad_weight, self.grad_bias = (
+            arrays.zeros(value.shape, value.dtype) for value in (self.weight, self.bias)
+        )
         self.mask = Mask(share)
         self.residual = residual
         self._kernels, self._threads = kernels, threads
         units = len(self.weight)
-        self.tanh = np.empty((batch_size, units), network.dtype)
-        self.grad = np.empty((batch_size, units), network.dtype)
+        self.tanh = arrays.zeros((batch_size, units), network.dtype)
+        self.grad = arrays.zeros((batch_size, units), network.dtype)
         # Backward needs tanh's own result, so what changes it afterwards gets another array.
         self._changed = residual or self.mask.limit > 0
-        self.outputs = np.empty_like(self.tanh) if self._changed else self.tanh
+        self.outputs = arrays.zeros(self.tanh.shape, network.dtype) if self._changed else self.tanh
 
     def forward(self, inputs, generator):
         """Fill ``outputs`` from ``inputs`` (B, D)."""

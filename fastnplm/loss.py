@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from . import arrays
 from . import noise as noise_module
 from .errors import SettingsError
 
@@ -137,9 +138,7 @@ def from_config(config):
 
 def floating_scratch(size):
     """A uint8 workspace of ``size`` bytes that begins on a cache line."""
-    raw = np.empty(size + 64, dtype=np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + size]
+    return arrays.zeros(size, np.uint8)
 
 
 class _SoftmaxLayer:

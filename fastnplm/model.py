@@ -11,9 +11,9 @@ import zlib
 
 import numpy as np
 
+from . import arrays, noise
 from . import kernels as kernel_modules
 from . import loss as losses
-from . import noise
 from .errors import IdError, ModelError, SettingsError
 
 EMBEDDING_RANGE = 0.1  # uniform +-0.1, as the tutorials begin
@@ -143,7 +143,7 @@ class Network:
             self._parameters["output_bias"][:] = noise.log_unigram(vocabulary)
 
     def _zeros(self, *shape):
-        return np.zeros(shape, dtype=self.dtype)
+        return arrays.zeros(shape, self.dtype)
 
     def _add_layer(self, name, units, inputs):
         self._parameters[f"{name}_weight"] = self._zeros(units, inputs)

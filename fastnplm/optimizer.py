@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from . import arrays
 from .errors import SettingsError
 from .kernels.contract import SLOTS
 
@@ -97,7 +98,7 @@ class State:
     def __init__(self, optimizer, parameters):
         self.updates = 0
         self.slots = {
-            name: np.zeros((optimizer.slots, *value.shape), dtype=value.dtype)
+            name: arrays.zeros((optimizer.slots, *value.shape), value.dtype)
             for name, value in parameters.items()
         }
 

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 
+from . import arrays
 from . import loss as losses
 from . import optimizer as optimizers
 from . import threads as thread_count
@@ -98,8 +99,8 @@ class Step:
         # they are never formed: the kernel projects the words themselves.
         self._forms_inputs = network.direct or network.tied or self._input_mask.limit > 0
         if self._forms_inputs:
-            self._inputs = np.empty((batch_size, width), dtype)
-            self._grad_inputs = np.empty((batch_size, width), dtype)
+            self._inputs = arrays.zeros((batch_size, width), dtype)
+            self._grad_inputs = arrays.zeros((batch_size, width), dtype)
         else:
             self._scratch = losses.floating_scratch(
                 self.kernels.words_scratch(
@@ -108,13 +109,13 @@ class Step:
                 )
             )  # fmt: skip
         if network.direct:
-            self._features = np.empty((batch_size, network.features), dtype)
-            self._grad_features = np.empty((batch_size, network.features), dtype)
+            self._features = arrays.zeros((batch_size, network.features), dtype)
+            self._grad_features = arrays.zeros((batch_size, network.features), dtype)
         else:
             self._features = self._layers[-1].outputs
             self._grad_features = self._layers[-1].grad
         if network.tied:
-            self._tied_grad = np.zeros((1, *network.embedding.shape), dtype)
+            self._tied_grad = arrays.zeros((1, *network.embedding.shape), dtype)
             self._bias_grad = np.zeros((1, len(network.output_bias)), dtype)
 
     def __call__(self, contexts, targets, weights=None, factor=1.0):

@@ -3,13 +3,23 @@
 A kernel module is chosen with ``load`` and handed on; nothing here keeps a current choice.
 """
 
+import contextlib
 import importlib
 import importlib.util
+import os
+import sys
 import warnings
 
 from ..errors import SettingsError
 
 NAMES = ("auto", "native", "numba", "reference")
+
+# How long a waiting thread spins before it sleeps: long enough for the gaps between the parts of a
+# step (some 0.1 ms), short enough to give way when the processors have other work. libgomp's
+# own 300,000 rounds are about 5 ms; a step then took 4 to 16 times as long beside two busy
+# processes (docs/kernels.md). The second name is that of clang's runtime, in milliseconds.
+_PATIENCE = {"GOMP_SPINCOUNT": "5000", "KMP_BLOCKTIME": "1"}
+_CHOSEN = ("OMP_WAIT_POLICY", *_PATIENCE)
 
 
 def load(name="auto"):
@@ -22,7 +32,7 @@ def load(name="auto"):
         raise SettingsError(f"kernels is {name!r}; expected one of {', '.join(NAMES)}")
     if name in ("auto", "native"):
         try:
-            return importlib.import_module(".native", __name__)
+            return _native()
         except ModuleNotFoundError:
             if name == "native":
                 raise SettingsError(
@@ -41,3 +51,26 @@ def load(name="auto"):
             stacklevel=2,
         )
     return importlib.import_module(".reference", __name__)
+
+
+def _native():
+    """The compiled kernels; OpenMP reads its settings when they are first loaded."""
+    name = f"{__name__}.native"
+    if name in sys.modules:
+        return sys.modules[name]
+    with _patience():
+        return importlib.import_module(name)
+
+
+@contextlib.contextmanager
+def _patience():
+    """The environment with ``_PATIENCE`` in it, unless the user has chosen."""
+    if any(variable in os.environ for variable in _CHOSEN):
+        yield
+        return
+    os.environ.update(_PATIENCE)
+    try:
+        yield
+    finally:
+        for variable in _PATIENCE:
+            del os.environ[variable]
