@@ -92,7 +92,8 @@ class Corpus:
         memory : bytes the counting of words may take; beyond that it goes on on disk, exactly as
             before but slower
         overwrite : replace an existing corpus at ``out``
-        progress : called as ``progress(bytes_read, bytes_on_disk, words)`` after each block
+        progress : called as ``progress(bytes_read, bytes_in_all, words)`` after each block; the
+            bytes are those of the files, compressed where they are
 
         Raises
         ------

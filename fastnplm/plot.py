@@ -1,8 +1,13 @@
-"""Learning curves, drawn from the ``history.jsonl`` of models (extra ``plot``)."""
+"""Curves: what models learned, from their ``history.jsonl``, and how often words occur.
+
+All of it needs matplotlib, the extra ``plot``.
+"""
 
 import json
 import os
 from pathlib import Path
+
+import numpy as np
 
 from .errors import ModelError, SettingsError
 
@@ -39,17 +44,9 @@ def draw(folders, out):
     the loss is the exact one. Raises SettingsError for a name that is neither .png nor .svg, or
     without matplotlib.
     """
-    out = Path(out)
-    if out.suffix.lower() not in FORMATS:
-        raise SettingsError(f"{out} is neither a {' nor a '.join(FORMATS)} file")
+    out = check_name(out)
     histories = {str(folder): read_history(folder) for folder in folders}
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise SettingsError("plot needs matplotlib; pip install 'fastnplm[plot]'") from None
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    axes = figure.add_subplot()
+    figure, axes = _empty()
     for number, (name, records) in enumerate(histories.items()):
         colour, shown = f"C{number}", _shown(name) if len(histories) > 1 else ""
         for key, style, what in (
@@ -72,6 +69,56 @@ def draw(folders, out):
     axes.yaxis.set_minor_formatter("{x:g}")
     axes.grid(alpha=0.3, which="both")
     axes.legend()
+    _save(figure, out)
+
+
+def draw_ranks(frequencies, out, min_counts=()):
+    """Draw how often words occur against their rank to the file ``out``, both on log scales.
+
+    frequencies : falling counts, one a word; ``min_counts`` are marked where they cut the curve.
+    Raises SettingsError as ``draw`` does.
+    """
+    out = check_name(out)
+    figure, axes = _empty()
+    frequencies = np.asarray(frequencies)
+    # A step curve needs its corners alone: of a million words seen once, two points.
+    edges = np.flatnonzero(np.diff(frequencies, prepend=-1, append=-1))
+    ranks = np.unique(np.concatenate([edges[:-1], edges[1:] - 1]))
+    axes.plot(ranks + 1, frequencies[ranks])
+    for number, least in enumerate(min_counts):
+        kept = int(np.count_nonzero(frequencies >= least))
+        if kept:
+            label = f"min_count {least}: {kept:,} words"
+            axes.plot(kept, frequencies[kept - 1], "o", color=f"C{number + 1}", label=label)
+    axes.set_xlabel("rank")
+    axes.set_ylabel("count")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    _save(figure, out)
+
+
+def check_name(out):
+    """The file to draw to, as a path; a SettingsError unless its kind is known."""
+    out = Path(out)
+    if out.suffix.lower() not in FORMATS:
+        raise SettingsError(f"{out} is neither a {' nor a '.join(FORMATS)} file")
+    return out
+
+
+def _empty():
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise SettingsError("plot needs matplotlib; pip install 'fastnplm[plot]'") from None
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    return figure, figure.add_subplot()
+
+
+def _save(figure, out):
+    from matplotlib import rc_context
+
     fresh = out.with_name(f".{out.name}.{os.getpid()}{out.suffix}")
     try:
         with rc_context({"svg.hashsalt": "fastnplm"}):  # the same curves give the same bytes

@@ -239,7 +239,7 @@ class Preparation:
             open_line = encoded.open_words or (block.inside and open_line and not encoded.lines)
             write(generation, encoded.ids)
             if self.progress:
-                self.progress(report.bytes, size, report.words)
+                self.progress(source.consumed, size, report.words)
         damage.add(source.damage)
         report.replaced_bytes = damage.replaced_bytes
         report.replaced_lines = damage.replaced_lines

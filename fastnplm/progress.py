@@ -23,7 +23,7 @@ class Progress:
         self._shown = time.monotonic()
         self._bar = None
         if not quiet and self._stream.isatty():
-            self._bar = _bar(total, done, self._stream)
+            self._bar = bar(total, done, self._stream)
 
     @property
     def fraction(self):
@@ -49,7 +49,7 @@ class Progress:
             self._shown = time.monotonic()
             rate = (self._done - self._first) / self._seconds if self._seconds else 0.0
             left = self.seconds_left
-            ending = "" if left is None else f", {_duration(left)} left"
+            ending = "" if left is None else f", {duration(left)} left"
             self.line(f"{self.fraction:6.1%}  {self._loss(loss)}  {rate:,.0f} words/s{ending}")
 
     def line(self, text):
@@ -75,19 +75,21 @@ class Progress:
         return text
 
 
-def _bar(total, done, stream):
+def bar(total, done, stream, unit="word"):
+    """A bar on a terminal that shows share, speed and time left."""
     from tqdm import tqdm
 
     class Bar(tqdm):
         monitor_interval = 0  # no thread of its own
 
     return Bar(
-        total=total, initial=done, unit="word", unit_scale=True, file=stream, leave=False,
+        total=total, initial=done, unit=unit, unit_scale=True, file=stream, leave=False,
         dynamic_ncols=True, mininterval=0.2, smoothing=0.05,
     )  # fmt: skip
 
 
-def _duration(seconds):
+def duration(seconds):
+    """Seconds as m:ss or h:mm:ss."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

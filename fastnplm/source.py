@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import BufferedReader
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
@@ -39,7 +40,8 @@ class Block:
 
     ``data`` ends with LF or, inside a very long line, with a separator. ``line`` is the number of
     the line ``data`` begins in, ``offset`` the place of its first byte in the (decompressed) file,
-    ``inside`` tells that a part of this line stood in the block before.
+    ``inside`` tells that a part of this line stood in the block before, ``unended`` that the
+    file's last line had no end and was given one.
     """
 
     data: bytes
@@ -47,6 +49,7 @@ class Block:
     line: int
     offset: int
     inside: bool = False
+    unended: bool = False
 
 
 @dataclass
@@ -55,7 +58,7 @@ class Source:
 
     Made by `open_source`; a context manager, because standard input and sentences in memory are
     kept in a temporary file meanwhile. ``damage`` is what transcoding had to mend; UTF-8 is not
-    looked into here.
+    looked into here. ``consumed`` tells how many of the bytes on disk `blocks` has read so far.
     """
 
     paths: list[Path]
@@ -63,6 +66,7 @@ class Source:
     encoding: str = "utf-8"
     errors: str = "strict"
     damage: Damage = field(default_factory=Damage)
+    consumed: int = 0
 
     def size(self) -> int:
         """Bytes on disk (compressed where the file is), for a progress bar."""
@@ -71,13 +75,17 @@ class Source:
     def blocks(self, block_bytes: int = BLOCK_BYTES, whole_lines: bool = False) -> Iterator[Block]:
         """All blocks, file after file. ``whole_lines`` never cuts a line, however long."""
         self.damage = Damage()
+        before = 0  # bytes of the files that are read
         for path, name in zip(self.paths, self.names, strict=True):
-            with open_text(path, name) as stream:
+            with _opened(path, name) as raw, _decompressed(raw, name) as stream:
                 if self.encoding == "utf-8":
                     pieces: Iterator[bytes] = _pieces(stream, name, block_bytes)
                 else:
                     pieces = self._transcoded(stream, name, block_bytes)
-                yield from _cut(pieces, name, block_bytes, whole_lines)
+                for block in _cut(pieces, name, block_bytes, whole_lines):
+                    self.consumed = before + raw.tell()
+                    yield block
+                before += raw.tell()
 
     def _transcoded(self, stream: IO[bytes], name: str, block_bytes: int) -> Iterator[bytes]:
         # A byte-order mark tells utf-16 its order; in the other encodings it is stripped by _cut.
@@ -160,7 +168,9 @@ def _cut(
         yield block(data)
     if rest or inside:
         # The last line may lack its end; in the middle of a list of files it still is a line.
-        yield block(b"".join(rest) + b"\n")
+        last = block(b"".join(rest) + b"\n")
+        last.unended = True
+        yield last
 
 
 def _without_mark(pieces: Iterator[bytes]) -> tuple[int, Iterator[bytes]]:
@@ -198,29 +208,37 @@ def _pieces(stream: IO[bytes], name: str, block_bytes: int, once: bool = False) 
 def open_text(path: Path, name: str | None = None) -> Iterator[IO[bytes]]:
     """The decompressed bytes of a file; gzip, xz, bzip2 and zstd are known by their first bytes."""
     name = name or os.fspath(path)
+    with _opened(path, name) as raw, _decompressed(raw, name) as stream:
+        yield stream
+
+
+def _opened(path: Path, name: str) -> BufferedReader:
     try:
-        raw = open(path, "rb")  # noqa: SIM115 - closed below, together with what wraps it
+        return open(path, "rb")
     except OSError as error:
         raise TextError(f"{name}: cannot be read: {error.strerror or error}") from error
-    with raw:
-        head = raw.peek(10)[:10]
-        kind = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), "plain")
-        if head.startswith(b"BZh") and head[4:10] == b"1AY&SY":
-            kind = "bzip2"
-        stream: Any = raw
-        if kind == "gzip":
-            stream = gzip.GzipFile(fileobj=raw)
-        elif kind == "xz":
-            stream = lzma.LZMAFile(raw)  # noqa: SIM115
-        elif kind == "bzip2":
-            stream = bz2.BZ2File(raw)
-        elif kind == "zstd":
-            stream = _zstd(raw, name)
-        try:
-            yield stream
-        finally:
-            if stream is not raw:
-                stream.close()
+
+
+@contextmanager
+def _decompressed(raw: BufferedReader, name: str) -> Iterator[IO[bytes]]:
+    head = raw.peek(10)[:10]
+    kind = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), "plain")
+    if head.startswith(b"BZh") and head[4:10] == b"1AY&SY":
+        kind = "bzip2"
+    stream: Any = raw
+    if kind == "gzip":
+        stream = gzip.GzipFile(fileobj=raw)
+    elif kind == "xz":
+        stream = lzma.LZMAFile(raw)  # noqa: SIM115
+    elif kind == "bzip2":
+        stream = bz2.BZ2File(raw)
+    elif kind == "zstd":
+        stream = _zstd(raw, name)
+    try:
+        yield stream
+    finally:
+        if stream is not raw:
+            stream.close()
 
 
 def _zstd(raw: IO[bytes], name: str) -> Any:

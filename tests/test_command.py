@@ -3,8 +3,10 @@
 import dataclasses
 import errno
 import inspect
+import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,13 +20,14 @@ from click.testing import CliRunner
 
 import fastnplm
 from fastnplm.command import commands, one_line
+from fastnplm.command.output import Reading
 from fastnplm.command.train import SIZES
 
 TEXT = "我 今天 想 喝 茶\nthe cat sat on the mat\nthe dog sat\n" * 40
 SMALL = ["--dim", "4", "--hidden", "8", "--context", "2", "--min-count", "1"]
 WORDS = [
-    "demo", "train", "prepare", "verify", "evaluate", "score", "predict", "generate", "neighbors",
-    "analogy", "export", "plot", "ngram", "mix", "bench", "info",
+    "demo", "inspect", "prepare", "verify", "train", "evaluate", "score", "predict", "generate",
+    "neighbors", "analogy", "export", "plot", "ngram", "mix", "bench", "info",
 ]  # fmt: skip
 
 
@@ -441,6 +444,55 @@ def test_info_names_what_runs(place):
     assert "openblas" in found["blas"].lower() or found["blas"]
     lines = run("info").stdout.splitlines()
     assert len(lines) == len(found)
+
+
+def test_inspection_of_a_text(place, tmp_path):
+    done = run("inspect", place / "corpus.txt", "--plot", tmp_path / "ranks.png")
+    assert "lines         120; 0 blank, 117 duplicates" in done.stdout
+    assert "suggestion    --min-count" in done.stdout
+    assert (tmp_path / "ranks.png").read_bytes().startswith(b"\x89PNG")
+    report = json.loads(run("inspect", place / "corpus.txt", "--json").stdout)
+    assert (report["words"], report["types"], report["seen_once"]) == (560, 11, 0)
+    by_character = ["inspect", "-", "--segment", "char", "--lowercase", "--json"]
+    report = json.loads(run(*by_character, input="Aa 茶\n".encode()).stdout)
+    assert (report["words"], report["types"]) == (3, 2)
+
+
+def test_inspection_refuses_what_it_cannot_do(place, tmp_path):
+    message = refused("inspect", place / "corpus.txt", "--plot", tmp_path / "ranks.txt")
+    assert "is neither a .png nor a .svg file" in message
+    assert "no such file" in refused("inspect", tmp_path / "missing.txt")
+    (tmp_path / "blank.txt").write_text("\n\n", encoding="utf-8")
+    assert "no tokens" in refused("inspect", tmp_path / "blank.txt")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_reading_shows_bytes_speed_and_the_time_left():
+    stream = Terminal()
+    bar = Reading(stream=stream)
+    for done in range(0, 10_000_001, 1_000_000):
+        bar(done, 20_000_000, done // 6)
+        bar._bar.refresh()
+    bar.close()
+    assert re.search(
+        r"50%.*10.0M/20.0M \[00:0\d<00:0\d, .*1,666,666 words, [\d,]+ words/s", stream.getvalue()
+    )
+
+
+def test_reading_tells_a_line_where_there_is_no_terminal(monkeypatch, capsys):
+    clock = iter([0.0, 10.0, 40.0, 50.0])
+    monkeypatch.setattr("fastnplm.command.output.time.monotonic", lambda: next(clock))
+    reading = Reading()
+    for done in (1_000, 2_000, 3_000):
+        reading(done, 4_000, done // 5)
+    reading.close()
+    assert capsys.readouterr().err == (
+        "reading: 50% of 4,000 bytes, 400 words, 10 words/s, 0:40 left\n"
+    )
 
 
 def test_verify_finds_a_flipped_bit(place, tmp_path):

@@ -14,7 +14,7 @@ import click
 from ..errors import Error
 from ..interrupts import Terminated, terminate
 from ..version import __version__
-from .corpus import prepare, verify
+from .corpus import inspect, prepare, verify
 from .counts import mix, ngram
 from .evaluate import evaluate, score
 from .export import export, plot
@@ -86,8 +86,8 @@ def commands():
 
 
 for _command in (
-    demo, train, prepare, verify, evaluate, score, predict, generate, neighbors, analogy, export,
-    plot, ngram, mix, bench, info,
+    demo, inspect, prepare, verify, train, evaluate, score, predict, generate, neighbors, analogy,
+    export, plot, ngram, mix, bench, info,
 ):  # fmt: skip
     commands.add_command(_command)
 

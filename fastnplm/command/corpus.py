@@ -1,9 +1,52 @@
-"""Words of the command about corpora: prepare, verify."""
+"""Words of the command about text and corpora: inspect, prepare, verify."""
 
 import click
 
-from .options import FOLDER, as_json, building, overwrite, quiet
+from .options import COUNT, FOLDER, as_json, building, overwrite, quiet, splitting
 from .output import Reading, remark, show_json
+
+
+@click.command(short_help="What is in a text, on one page.")
+@click.argument("text", nargs=-1, required=True, type=FOLDER)
+@click.option("--plot", type=FOLDER, help="Draw counts against ranks to this .png or .svg file.")
+@click.option(
+    "--context", type=COUNT, default=4, show_default=True, help="Of the models whose size is told."
+)
+@splitting
+@as_json
+@quiet
+def inspect(text, plot, context, as_json, quiet, **choices):
+    """Describe TEXT before anything is trained on it: files, globs, - for standard input.
+
+    Its encoding and where it breaks, line ends, blank and duplicate lines, longest lines and
+    words, control characters, scripts, simplified and traditional Chinese, how often words occur,
+    what a min_count would keep and cost, and what to do about what was found.
+
+    \b
+    fastnplm inspect corpus.txt
+    fastnplm inspect corpus.txt.gz more/*.txt --json
+    fastnplm inspect corpus.txt --plot ranks.png
+    """
+    from ..inspection import MIN_COUNTS
+    from ..inspection import inspect as look
+    from ..page import page
+    from ..plot import check_name, draw_ranks
+    from ..text import TextSettings
+
+    if plot is not None:
+        check_name(plot)
+    given = {name: value for name, value in choices.items() if value is not None}
+    progress = Reading(quiet)
+    try:
+        found = look(*text, settings=TextSettings(**given), context=context, progress=progress)
+    finally:
+        progress.close()
+    if plot is not None:
+        draw_ranks(found.frequencies, plot, MIN_COUNTS)
+    if as_json:
+        show_json(found.as_dict())
+    else:
+        click.echo(page(found))
 
 
 @click.command(short_help="Encode text once, for many runs.")

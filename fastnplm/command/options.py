@@ -47,8 +47,9 @@ kernels = click.option(
 )
 computing = options(threads, kernels)
 
+_encoding = click.option("--encoding", help="Of the text: any codec of Python.  [default: utf-8]")
 reading = options(
-    click.option("--encoding", help="Of the text: any codec of Python.  [default: utf-8]"),
+    _encoding,
     click.option(
         "--errors",
         type=click.Choice(["strict", "replace", "skip-line"]),
@@ -61,13 +62,7 @@ reading = options(
     ),
 )
 
-building = options(
-    click.option(
-        "--min-count", type=COUNT, help="Words seen less often become <unk>.  [default: 3]"
-    ),
-    click.option(
-        "--max-vocab", type=COUNT, help="Words at most, the three reserved ones included."
-    ),
+_words = options(
     click.option(
         "--segment",
         type=click.Choice(["space", "char", "jieba"]),
@@ -75,6 +70,16 @@ building = options(
     ),
     click.option("--lowercase", is_flag=True, default=None, help="Lower-case the words."),
     click.option("--normalize", type=click.Choice(["NFC", "NFKC"]), help="Unicode normal form."),
+)
+splitting = options(_words, _encoding)
+building = options(
+    click.option(
+        "--min-count", type=COUNT, help="Words seen less often become <unk>.  [default: 3]"
+    ),
+    click.option(
+        "--max-vocab", type=COUNT, help="Words at most, the three reserved ones included."
+    ),
+    _words,
     reading,
 )
 BUILDING = ("min_count", "max_vocab", "segment", "lowercase", "normalize")

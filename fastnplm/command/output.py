@@ -7,7 +7,7 @@ import time
 
 import click
 
-SECONDS_BETWEEN = 0.2
+from ..progress import SECONDS_BETWEEN_LINES, bar, duration
 
 
 def remark(text, quiet=False):
@@ -33,32 +33,34 @@ def _finite(value):
 
 
 class Reading:
-    """Shows how far reading text has come, on a terminal: share, words a second, time left."""
+    """Shows how far reading text has come: a bar on a terminal, elsewhere a line now and then.
 
-    def __init__(self, quiet=False):
+    In bytes of the files, with words a second and the time left; on standard error.
+    """
+
+    def __init__(self, quiet=False, stream=None):
+        self._stream = stream if stream is not None else sys.stderr
+        self._quiet, self._bar = quiet, None
         self._shown = self._began = time.monotonic()
-        self._on = not quiet and sys.stderr.isatty()
-        self._width = 0
 
     def __call__(self, done, size, words):
-        """``done`` bytes and ``words`` read so far; ``size`` bytes on disk (maybe compressed)."""
-        now = time.monotonic()
-        if not self._on or now - self._shown < SECONDS_BETWEEN:
+        """``done`` of ``size`` bytes on disk and ``words`` were read so far."""
+        if self._quiet:
             return
-        self._shown = now
-        text = f"reading: {words:,} words, {words / (now - self._began):,.0f} words/s"
-        if done <= size:
-            text += f", {done / size:.0%}"
-        self._show(text)
-
-    def _show(self, text):
-        sys.stderr.write("\r" + text.ljust(self._width))
-        sys.stderr.flush()
-        self._width = len(text)
+        now = time.monotonic()
+        spent = max(now - self._began, 1e-9)
+        text = f"{words:,} words, {words / spent:,.0f} words/s"
+        if self._stream.isatty():
+            if self._bar is None:
+                self._bar = bar(size, 0, self._stream, unit="B")
+            self._bar.set_postfix_str(text, refresh=False)
+            self._bar.update(done - self._bar.n)
+        elif now - self._shown > SECONDS_BETWEEN_LINES and done:
+            self._shown = now
+            left = duration(max(0, size - done) / done * spent)
+            remark(f"reading: {done / size:.0%} of {size:,} bytes, {text}, {left} left")
 
     def close(self):
-        """Take the line away."""
-        if self._width:
-            self._show("")
-            sys.stderr.write("\r")
-            sys.stderr.flush()
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.close()
