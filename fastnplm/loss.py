@@ -136,6 +136,29 @@ def from_config(config):
         raise SettingsError(f"loss {name} does not take {', '.join(settings)}") from None
 
 
+class LabelSmoothing:
+    """Label smoothing (Szegedy et al. 2016, section 7) by drawing, so that the step stays fused.
+
+    With probability ``share`` a target gives way to any word that can be predicted, all alike.
+    The mean of loss and gradient over the draws is that of the smoothed target, (1 - share) *
+    onehot + share / (V - 1) (Xie et al. 2016, DisturbLabel); a dense target would put a term on
+    every element of the scores.
+    """
+
+    def __init__(self, share, vocabulary):
+        self.share = share
+        self._words = np.arange(len(vocabulary), dtype=np.int32)
+        if vocabulary.start_id is not None:
+            self._words = np.delete(self._words, vocabulary.start_id)
+
+    def draw(self, generator, targets):
+        """``targets`` with some replaced, int32 (B,); the same array if nothing is smoothed."""
+        if not self.share:
+            return targets
+        replaced = generator.random(len(targets)) < self.share
+        return np.where(replaced, generator.choice(self._words, len(targets)), targets)
+
+
 def floating_scratch(size):
     """A uint8 workspace of ``size`` bytes that begins on a cache line."""
     return arrays.zeros(size, np.uint8)

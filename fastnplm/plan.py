@@ -23,7 +23,9 @@ class Settings:
     dropout : share of the hidden units dropped; input_dropout : of the embeddings' elements;
         word_dropout : of the context words, replaced by ``<unk>``
     clip : largest norm of an example's gradient below the output layer; None: no limit
-    weight_decay : decoupled; patience : stop after so many epochs without improvement
+    label_smoothing : share of the targets' probability spread over all words
+    weight_decay : decoupled; l1 : an L1 penalty's proximal step; not both
+    patience : stop after so many epochs without improvement
     out : model folder for the best weights and history.jsonl, which must not exist unless
         overwrite (start again) or resume (go on from its newest checkpoint)
     checkpoint_every : batches, or a time such as "10m"; checkpoints go to OUT/checkpoints
@@ -46,7 +48,9 @@ class Settings:
     input_dropout: float = 0.0
     word_dropout: float = 0.0
     clip: float | None = None
+    label_smoothing: float = 0.0
     weight_decay: float | None = None
+    l1: float | None = None
     patience: int | None = None
     out: str | None = None
     overwrite: bool = False
@@ -87,7 +91,7 @@ class Settings:
         checked = dataclasses.replace(
             self,
             loss=losses.resolve(self.loss, self.negatives),
-            optimizer=optimizers.resolve(self.optimizer, self.lr, self.weight_decay),
+            optimizer=optimizers.resolve(self.optimizer, self.lr, self.weight_decay, self.l1),
             schedule=schedule,
             threads=thread_count.resolve(self.threads),
         )
@@ -109,13 +113,13 @@ class Settings:
     def step(self):
         """What ``Step`` takes of these settings, beside network, optimiser and batch size."""
         names = ("kernels", "threads", "precision", "buffer_mib", "dropout", "input_dropout",
-                 "word_dropout", "clip")  # fmt: skip
+                 "word_dropout", "clip", "label_smoothing")  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
     def identity(self):
         """What decides the course of a run, as JSON values: a resumed run must have the same."""
-        names = ("batch_size", "dropout", "input_dropout", "word_dropout", "clip", "precision",
-                 "buffer_mib", "patience", "seed")  # fmt: skip
+        names = ("batch_size", "dropout", "input_dropout", "word_dropout", "clip",
+                 "label_smoothing", "precision", "buffer_mib", "patience", "seed")  # fmt: skip
         return {name: getattr(self, name) for name in names} | {
             "optimizer": dataclasses.asdict(self.optimizer),
             "schedule": dataclasses.asdict(self.schedule),

@@ -13,10 +13,18 @@ from .layers import Mask, stack
 
 
 def step_settings(
-    batch_size, precision, buffer_mib, dropout, input_dropout, word_dropout=0.0, clip=None
+    batch_size,
+    precision,
+    buffer_mib,
+    dropout,
+    input_dropout,
+    word_dropout=0.0,
+    clip=None,
+    label_smoothing=0.0,
 ):
     """Refuse settings that no step can be made with; raises SettingsError."""
     shares = {"dropout": dropout, "input_dropout": input_dropout, "word_dropout": word_dropout}
+    shares["label_smoothing"] = label_smoothing
     for name, share in shares.items():
         if not 0 <= share < 1:
             raise SettingsError(f"{name} is {share}; expected a share in [0, 1)")
@@ -44,7 +52,8 @@ class Step:
     dropout : share of the hidden units dropped; input_dropout : of the embeddings' elements;
     word_dropout : of the context words, replaced by the unknown word
     clip : largest norm of an example's gradient below the output layer, or None
-    generator : numpy Generator of the noise words and the dropout masks
+    label_smoothing : share of the targets' probability spread over all words
+    generator : numpy Generator of the noise words, the dropout masks and the smoothed targets
     """
 
     def __init__(
@@ -60,9 +69,13 @@ class Step:
         input_dropout=0.0,
         word_dropout=0.0,
         clip=None,
+        label_smoothing=0.0,
         generator=None,
     ):
-        step_settings(batch_size, precision, buffer_mib, dropout, input_dropout, word_dropout, clip)
+        step_settings(
+            batch_size, precision, buffer_mib, dropout, input_dropout, word_dropout, clip,
+            label_smoothing,
+        )  # fmt: skip
         self.network = network
         self.optimizer = optimizers.resolve(optimizer)
         self.generator = generator if generator is not None else np.random.default_rng(0)
@@ -72,6 +85,7 @@ class Step:
         self._input_mask = Mask(input_dropout)
         self._word_limit = min(round(word_dropout * 256), 255)
         self._clip = clip
+        self._smoothing = losses.LabelSmoothing(label_smoothing, network.vocabulary)
         self._output = network.loss.layer(
             network.vocabulary, network.features, batch_size, self.kernels, self.threads,
             precision, buffer_mib,
@@ -83,12 +97,13 @@ class Step:
     def _lazy_decays(self):
         """Tables of which a step visits only some rows, and so decays only these at once."""
         network, rows = self.network, len(self.network.vocabulary)
-        if not self.optimizer.weight_decay:
+        if not (self.optimizer.weight_decay or self.optimizer.l1):
             return {}
+        made = optimizers.LazyShrinkage if self.optimizer.l1 else optimizers.LazyDecay
         if isinstance(network.loss, losses.Softmax):
-            return {} if network.tied else {"embedding": optimizers.LazyDecay(rows)}
+            return {} if network.tied else {"embedding": made(rows)}
         names = ("embedding",) if network.tied else ("embedding", "output")
-        return {name: optimizers.LazyDecay(rows) for name in names}
+        return {name: made(rows) for name in names}
 
     def _allocate(self, batch_size):
         network = self.network
@@ -140,6 +155,7 @@ class Step:
         hyper = self.optimizer.hyper(factor, self.state.updates)
         undecayed = hyper.copy()
         undecayed[1] = 0
+        targets = self._smoothing.draw(self.generator, targets)
         self._output.draw(self.generator, targets)
         visited = self._refresh(contexts)
         self._forward(contexts, batch)
@@ -151,8 +167,11 @@ class Step:
             self._tied_update(contexts, hyper, batch)
         for layer in self._layers:
             layer.update(self.optimizer.rule, hyper, undecayed, self.state.slots)
+        amount = self.optimizer.lr * factor * (self.optimizer.l1 or self.optimizer.weight_decay)
         for name, rows in visited.items():
-            self._decays[name].step(rows, hyper[1])
+            self._decays[name].step(rows, amount)
+        if self.optimizer.l1:
+            self._shrink(amount)
         return float(self._losses[:batch] @ share)
 
     def _drop_words(self, contexts):
@@ -177,6 +196,13 @@ class Step:
             rows = np.concatenate([np.ravel(ids) for ids in wanted[name]])
             visited[name] = decay.refresh(rows, self.network.trainable[name])
         return visited
+
+    def _shrink(self, amount):
+        """L1's part of the step for the weights that every step reads whole."""
+        for name, value in self.network.trainable.items():
+            if name not in self._decays and not name.endswith("bias"):
+                for low in range(0, len(value), 1024):  # bounds the temporary arrays
+                    optimizers.shrink(value[low : low + 1024], amount)
 
     def _forward(self, contexts, batch):
         network, kernels, threads = self.network, self.kernels, self.threads
