@@ -1,0 +1,101 @@
+"""What the rows gave, beside the papers' figures and KenLM's; and their learning curves."""
+
+import json
+from pathlib import Path
+
+from . import rows
+
+
+def read(folder):
+    """The JSON files of a folder, by name."""
+    return [json.loads(path.read_text()) for path in sorted(Path(folder).glob("*.json"))]
+
+
+def markdown(found):
+    """A table a corpus, a line a row and seed; Bengio's ratio. Runs without test are left out."""
+    text = []
+    for corpus in rows.CORPORA:
+        lines = [r for r in found if r["corpus"] == corpus and _test(r) is not None]
+        if not lines:
+            continue
+        kenlm = rows.KENLM[corpus]
+        text += [
+            f"### {corpus}: test perplexity",
+            "",
+            f"KenLM: 3-gram {kenlm[3][1]:.2f}, 5-gram {kenlm[5][1]:.2f}. Ours: {_ours(lines)}.",
+            "",
+            "| row | seed | network | paper | with Kneser-Ney | paper | valid | epoch | CPU min |",
+            "|---|---|---|---|---|---|---|---|---|",
+        ]
+        text += [_line(record) for record in lines]
+        text += ["", *_ratio(lines)]
+    return "\n".join(text) + "\n"
+
+
+def _test(record):
+    network = record["perplexity"].get("network") or record["perplexity"].get("ensemble")
+    return network.get("test")
+
+
+def _ours(lines):
+    for record in lines:
+        found = record["perplexity"]
+        if "kneser-ney 5" in found:
+            return ", ".join(f"{n}-gram {found[f'kneser-ney {n}']['test']:.2f}" for n in (3, 5))
+    return "not run"
+
+
+def _line(record):
+    found, row = record["perplexity"], rows.ROWS.get(record["row"])
+    network = found.get("network") or found["ensemble"]
+    cells = [
+        record["row"],
+        record.get("seed", f"{len(record.get('members', []))} models"),
+        f"**{network['test']:.2f}**",
+        _figure(row and row.published),
+        f"**{found['mixture context']['test']:.2f}**",
+        _figure(row and row.published_mixture),
+        f"{network['valid']:.2f}",
+        f"{record['best_epoch']} of {len(record['epochs'])}" if "epochs" in record else "–",
+        f"{record['cpu_seconds'] / 60:.0f}" if "cpu_seconds" in record else "–",
+    ]
+    return "| " + " | ".join(str(cell) for cell in cells) + " |"
+
+
+def _figure(value):
+    return "–" if not value else f"{value:g}"
+
+
+def _ratio(lines):
+    """Bengio's claim: MLP1 is to the Kneser-Ney trigram as 268 to 323."""
+    for record in lines:
+        if record["row"] == "MLP1":
+            found = record["perplexity"]
+            ratio = found["network"]["test"] / found["kneser-ney 3"]["test"]
+            return [
+                f"MLP1 to the Kneser-Ney trigram: {ratio:.2f}; in the paper 268/323 = 0.83.",
+                "",
+            ]
+    return []
+
+
+def draw(found, out):
+    """Validation perplexity after each epoch, a line a row, to the file ``out``."""
+    from matplotlib.figure import Figure
+
+    corpora = [c for c in rows.CORPORA if any(r["corpus"] == c and "epochs" in r for r in found)]
+    figure = Figure(figsize=(4.5 * max(len(corpora), 1), 4), layout="constrained")
+    for place, corpus in enumerate(corpora):
+        axes = figure.add_subplot(1, len(corpora), place + 1)
+        for record in found:
+            if record["corpus"] == corpus and "epochs" in record:
+                points = [(e["epoch"], e["valid_perplexity"]) for e in record["epochs"]]
+                axes.plot(*zip(*points, strict=True), marker=".", label=_name(record))
+        axes.axhline(rows.KENLM[corpus][5][0], color="black", linewidth=0.8, label="KenLM 5-gram")
+        axes.set(title=corpus, xlabel="epoch", ylabel="validation perplexity", yscale="log")
+        axes.legend(fontsize=7)
+    figure.savefig(out)
+
+
+def _name(record):
+    return f"{record['row']}, seed {record['seed']}"

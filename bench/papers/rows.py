@@ -1,0 +1,109 @@
+"""The rows: on which corpus what is trained how, and what the papers print."""
+
+import dataclasses
+from pathlib import Path
+
+import fastnplm
+
+PARTS = ("train", "valid", "test")
+
+# Brown has its rare words replaced in the files, PTB in the edition; PKU's are left to min_count.
+CORPORA = {
+    "brown": ("brown/brown.mapped.{}.txt.gz", 1),
+    "ptb": ("ptb/ptb.{}.txt.gz", 1),
+    "pku": ("pku199801/pku.{}.txt.gz", 4),
+}
+
+# lmplz -o 3|5 --discount_fallback on the same text, <unk> renamed: (valid, test) perplexity.
+KENLM = {
+    "brown": {3: (156.93, 147.69), 5: (156.01, 146.73)},
+    "ptb": {3: (157.77, 148.28), 5: (148.01, 141.19)},
+    "pku": {3: (266.56, 235.12), 5: (259.56, 227.25)},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One line of a table.
+
+    corpus : key of CORPORA; size : what NPLM takes; settings : what ``train`` takes
+    published, published_mixture : test perplexity in the paper (or None); source : which paper
+    """
+
+    corpus: str
+    size: dict
+    settings: dict
+    published: float | None = None
+    published_mixture: float | None = None
+    source: str = ""
+
+    def changed(self, changes):
+        """This row with some of its sizes or settings changed: ``{"dim": 50}``."""
+        sizes = {"context", "dim", "hidden", "direct", "layers", "tied"}
+        known = sizes | {field.name for field in dataclasses.fields(fastnplm.Settings)}
+        unknown = sorted(set(changes) - known)
+        if unknown:
+            raise SystemExit(
+                f"no setting {', '.join(unknown)}; there are {', '.join(sorted(known))}"
+            )
+        size = self.size | {k: v for k, v in changes.items() if k in sizes}
+        settings = self.settings | {k: v for k, v in changes.items() if k not in sizes}
+        return dataclasses.replace(self, size=size, settings=settings)
+
+
+def texts(corpus, data):
+    """The files of a corpus below ``data``, by part, and its min_count."""
+    pattern, min_count = CORPORA[corpus]
+    return {part: Path(data) / pattern.format(part) for part in PARTS}, min_count
+
+
+def _bengio(published, mixture, context=4, **size):
+    # Plain descent with the paper's rate schedule and weight decay. The paper steps after every
+    # word with rate 1e-3; a step here is the mean over 64 words, so its rate is 64 times as large
+    # (0.064), and larger yet, since the passes are fewer than the paper's 10 to 20.
+    settings = {
+        "optimizer": "sgd",
+        "lr": 0.5,
+        "schedule": fastnplm.Schedule("inverse", decay_rate=5e-5),
+        "weight_decay": 1e-4,
+        "batch_size": 64,
+        "epochs": 6,
+        "precision": "bf16",
+    }
+    size = {"context": context} | size
+    return Row("brown", size, settings, published, mixture, "Bengio et al. 2003, table 1")
+
+
+_MODERN = {
+    "optimizer": "adam",
+    "lr": 1e-3,
+    "weight_decay": 0.02,
+    "batch_size": 512,
+    "precision": "bf16",
+}
+
+ROWS = {
+    "MLP1": _bengio(268, 257, hidden=50, dim=60, direct=True),
+    "MLP3": _bengio(310, 272, hidden=0, dim=60, direct=True),
+    "MLP5": _bengio(279, 259, hidden=50, dim=30, direct=True),
+    "MLP7": _bengio(293, 270, context=2, hidden=50, dim=30, direct=True),
+    "MLP9": _bengio(276, 252, hidden=100, dim=30),
+    "brown-best": Row(
+        "brown",
+        {"context": 8, "dim": 200, "hidden": 400, "tied": True},
+        _MODERN | {"epochs": 8, "dropout": 0.3, "input_dropout": 0.2},
+    ),
+    "ptb-best": Row(
+        "ptb",
+        {"context": 12, "dim": 200, "hidden": 400, "tied": True},
+        _MODERN | {"epochs": 8, "dropout": 0.4, "input_dropout": 0.25},
+        140.2,
+        116.7,
+        "Mikolov 2012 (thesis): feed-forward network, and mixed with Kneser-Ney",
+    ),
+    "pku-best": Row(
+        "pku",
+        {"context": 8, "dim": 200, "hidden": 400, "tied": True},
+        _MODERN | {"epochs": 8, "dropout": 0.3, "input_dropout": 0.2},
+    ),
+}

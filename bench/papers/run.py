@@ -1,0 +1,129 @@
+"""Train a row, evaluate it alone and mixed with Kneser-Ney, and write what came out as JSON."""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import resource
+import time
+from pathlib import Path
+
+import fastnplm
+from fastnplm.mixture import Mixture
+from fastnplm.ngram import NGram
+
+from .. import machine
+from . import rows
+
+ORDERS = (3, 5)
+
+
+def run(name, row, data, output, seed=0, threads=None, test=True, quiet=False):
+    """One row with one seed: trains (or goes on, after a stop), writes OUTPUT/NAME-seedS.json.
+
+    test : False leaves the test part alone, for runs that choose settings
+    Returns what the JSON holds.
+    """
+    output = Path(output)
+    (output / "models").mkdir(parents=True, exist_ok=True)
+    stem = f"{name}-seed{seed}"
+    files, min_count = rows.texts(row.corpus, data)
+    parts = ("valid", "test") if test else ("valid",)
+    with contextlib.ExitStack() as stack:
+        corpus = stack.enter_context(fastnplm.Corpus.prepare(files["train"], min_count=min_count))
+        held_out = {
+            part: stack.enter_context(
+                fastnplm.Corpus.prepare(files[part], vocabulary=corpus.vocabulary)
+            )
+            for part in parts
+        }
+        model = fastnplm.NPLM(corpus.vocabulary, **row.size, seed=seed)
+        began, used = time.perf_counter(), _cpu_seconds()
+        history = fastnplm.train(
+            model, corpus, valid=held_out["valid"], seed=seed, threads=threads, quiet=quiet,
+            out=output / "models" / stem, checkpoint_every="5m", resume=True, **row.settings,
+        )  # fmt: skip
+        seconds, used = time.perf_counter() - began, _cpu_seconds() - used
+        found = {
+            "row": name,
+            "seed": seed,
+            "corpus": row.corpus,
+            "size": row.size,
+            "settings": _plain(row.settings),
+            "data": {part: _sha256(files[part]) for part in ("train", *parts)},
+            "vocabulary": len(corpus.vocabulary),
+            "parameters": sum(value.size for value in model.parameters.values()),
+            "machine": machine.describe(),
+            "threads": fastnplm.threads.resolve(threads),
+            "seconds": seconds,
+            "cpu_seconds": used,
+            "epochs": history.epochs,
+            "best_epoch": history.best_epoch,
+            "perplexity": evaluate(model, corpus, held_out),
+        }
+    (output / f"{stem}.json").write_text(json.dumps(found, indent=1) + "\n")
+    return found
+
+
+def evaluate(model, corpus, held_out):
+    """Perplexities of the model, of Kneser-Ney and of both mixed, on each part: nested dicts."""
+    counts = {order: NGram.train(corpus, order=order) for order in ORDERS}
+    judged = {"network": model} | {f"kneser-ney {n}": count for n, count in counts.items()}
+    for weights in ("fixed", "context"):
+        mixed = Mixture.tune([model, counts[max(ORDERS)]], held_out["valid"], weights)
+        judged[f"mixture {weights}"] = mixed
+    return {
+        name: {part: fastnplm.evaluate(each, text).perplexity for part, text in held_out.items()}
+        for name, each in judged.items()
+    }
+
+
+def ensemble(names, corpus, data, output):
+    """Mix the saved models ``names`` (as ROW-seedS) of one corpus, with and without Kneser-Ney.
+
+    Writes OUTPUT/CORPUS-ensemble.json and returns what it holds.
+    """
+    output = Path(output)
+    files, min_count = rows.texts(corpus, data)
+    members = [fastnplm.load(output / "models" / name) for name in names]
+    with contextlib.ExitStack() as stack:
+        text = stack.enter_context(fastnplm.Corpus.prepare(files["train"], min_count=min_count))
+        held_out = {
+            part: stack.enter_context(
+                fastnplm.Corpus.prepare(files[part], vocabulary=text.vocabulary)
+            )
+            for part in ("valid", "test")
+        }
+        count = NGram.train(text, order=max(ORDERS))
+        judged = {
+            "ensemble": Mixture.tune(members, held_out["valid"]),
+            "mixture context": Mixture.tune([*members, count], held_out["valid"], "context"),
+        }
+        found = {
+            "row": f"{corpus}-ensemble",
+            "corpus": corpus,
+            "members": list(names),
+            "perplexity": {
+                name: {p: fastnplm.evaluate(each, t).perplexity for p, t in held_out.items()}
+                for name, each in judged.items()
+            },
+        }
+    (output / f"{corpus}-ensemble.json").write_text(json.dumps(found, indent=1) + "\n")
+    return found
+
+
+def _plain(settings):
+    """Settings as JSON values."""
+    return {
+        name: dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value
+        for name, value in settings.items()
+    }
+
+
+def _sha256(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _cpu_seconds():
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime

@@ -1,0 +1,147 @@
+"""The papers' rows: each is trainable, its JSON says what was done, the report shows it."""
+
+import dataclasses
+import gzip
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import runs
+
+import fastnplm
+from fastnplm import plan
+
+# The suite is run from a checkout and never installed; last, so that it hides no installed module.
+sys.path.append(str(Path(__file__).parents[1]))
+
+from bench.papers import __main__ as command
+from bench.papers import report, rows, run
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Corpora under the names of the true ones, of a few hundred words."""
+    folder = tmp_path_factory.mktemp("data")
+    for seed, corpus in enumerate(rows.CORPORA):
+        files, _ = rows.texts(corpus, folder)
+        for part, path in files.items():
+            path.parent.mkdir(exist_ok=True)
+            words = runs.text({"train": 600}.get(part, 150), 30, seed=3 * seed + len(part))
+            path.write_bytes(gzip.compress(words.encode()))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(data, tmp_path_factory):
+    """The results of two short runs of a row, and their folder."""
+    folder = tmp_path_factory.mktemp("results")
+    small = {"dim": 4, "hidden": 5, "epochs": 2, "precision": "float32", "batch_size": 32}
+    row = rows.ROWS["MLP1"].changed(small)
+    return [run.run("MLP1", row, data, folder, seed=s, quiet=True) for s in (0, 1)], folder
+
+
+@pytest.mark.parametrize("name", rows.ROWS)
+def test_every_row_can_be_trained(name):
+    row = rows.ROWS[name]
+    plan.check(valid="valid.txt", **row.settings)
+    words = fastnplm.Vocabulary.from_words(["<unk>", "<s>", "</s>", "a"], counts=[1, 0, 2, 3])
+    assert fastnplm.NPLM(words, **row.size).context == row.size["context"]
+    assert row.corpus in rows.CORPORA
+    assert set(rows.KENLM[row.corpus]) == {3, 5}
+
+
+def test_the_json_says_what_was_done(made, data):
+    (first, second), folder = made
+    assert json.loads((folder / "MLP1-seed0.json").read_text()) == json.loads(json.dumps(first))
+    files, _ = rows.texts("brown", data)
+    assert first["data"] == {
+        part: hashlib.sha256(path.read_bytes()).hexdigest() for part, path in files.items()
+    }
+    assert first["size"]["dim"] == 4
+    assert first["settings"]["schedule"]["name"] == "inverse"
+    assert len(first["epochs"]) == 2
+    assert first["seconds"] > 0
+    assert first["machine"]["cores"] >= 1
+    found = first["perplexity"]
+    assert set(found) == {
+        "network", "kneser-ney 3", "kneser-ney 5", "mixture fixed", "mixture context"
+    }  # fmt: skip
+    # Weights found on a text do no worse there than either member alone.
+    for member in ("network", "kneser-ney 5"):
+        assert found["mixture fixed"]["valid"] <= found[member]["valid"] * (1 + 1e-9)
+    assert found["network"] != second["perplexity"]["network"]
+    assert found["kneser-ney 5"] == second["perplexity"]["kneser-ney 5"]
+
+
+def test_the_perplexity_is_that_of_the_saved_model(made, data):
+    (first, _), folder = made
+    files, _ = rows.texts("brown", data)
+    model = fastnplm.load(folder / "models" / "MLP1-seed0")
+    again = fastnplm.evaluate(model, files["test"]).perplexity
+    assert first["perplexity"]["network"]["test"] == again
+
+
+def test_a_finished_row_is_not_trained_again(made, data):
+    (first, _), folder = made
+    small = {"dim": 4, "hidden": 5, "epochs": 2, "precision": "float32", "batch_size": 32}
+    row = rows.ROWS["MLP1"].changed(small)
+    again = run.run("MLP1", row, data, folder, seed=0, quiet=True)
+    assert again["epochs"] == first["epochs"]
+    assert again["perplexity"] == first["perplexity"]
+
+
+def test_runs_that_choose_settings_leave_the_test_part_alone(data, tmp_path, capsys):
+    arguments = [
+        "brown-best", "--data", str(data), "--output", str(tmp_path), "--as", "try",
+        "--valid-only", "--set", "dim=4", "--set", "hidden=5", "--set", "epochs=1",
+        "--set", "precision=float32",
+    ]  # fmt: skip
+    assert command.main(arguments) == 0
+    capsys.readouterr()
+    (record,) = report.read(tmp_path)
+    assert record["row"] == "try"
+    assert "test" not in record["data"]
+    assert all(set(found) == {"valid"} for found in record["perplexity"].values())
+    assert report.markdown([record]).strip() == ""
+
+
+def test_an_ensemble_is_no_worse_on_the_text_it_is_tuned_on(made, data):
+    runs_, folder = made
+    found = run.ensemble(["MLP1-seed0", "MLP1-seed1"], "brown", data, folder)["perplexity"]
+    for one in runs_:
+        alone = one["perplexity"]["network"]["valid"]
+        assert found["ensemble"]["valid"] <= alone * (1 + 1e-9)
+
+
+def test_the_report_shows_each_row_beside_the_paper(made, tmp_path):
+    results, _ = made
+    text = report.markdown(results)
+    for record in results:
+        assert f"| MLP1 | {record['seed']} | " in text
+        assert f"{record['perplexity']['network']['test']:.2f}" in text
+    assert "268" in text
+    assert "257" in text
+    ratio = results[0]["perplexity"]
+    ratio = ratio["network"]["test"] / ratio["kneser-ney 3"]["test"]
+    assert f"trigram: {ratio:.2f}; in the paper 268/323 = 0.83" in text
+    report.draw(results, tmp_path / "curves.svg")
+    assert "</svg>" in (tmp_path / "curves.svg").read_text()
+
+
+def test_an_unknown_setting_or_row_is_refused(capsys):
+    with pytest.raises(SystemExit, match="no setting depth"):
+        rows.ROWS["MLP1"].changed({"depth": 3})
+    for arguments in (["MLP2"], ["MLP1", "--set", "dim"], ["MLP1", "--set", "dim=3"], ["ensemble"]):
+        with pytest.raises(SystemExit) as stopped:
+            command.main(arguments)
+        assert stopped.value.code == 2
+        capsys.readouterr()
+
+
+def test_rows_are_compared_on_equal_terms():
+    """The papers' rows differ in nothing but the sizes of table 1."""
+    bengio = [rows.ROWS[name] for name in ("MLP1", "MLP3", "MLP5", "MLP7", "MLP9")]
+    assert len({json.dumps(run._plain(row.settings), sort_keys=True) for row in bengio}) == 1
+    assert all(dataclasses.replace(row, size={}).corpus == "brown" for row in bengio)
