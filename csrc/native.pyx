@@ -354,6 +354,18 @@ cdef bint is_kind(const Py_buffer *view, Kind kind) noexcept:
     return size == 8 and (code == c"L" or code == c"Q")
 
 
+cdef bint has_sane_sizes(const Py_buffer *view) noexcept:
+    """Whether no size of an empty array is beyond what memory could hold of a fuller one.
+
+    Nothing else bounds these sizes, and products of them must not overflow.
+    """
+    cdef int at
+    for at in range(view.ndim):
+        if view.shape[at] > 0x7FFFFFFF:
+            return False
+    return True
+
+
 cdef class Arrays:
     """The arrays of one call: held, checked, and let go when the call ends."""
 
@@ -394,6 +406,7 @@ cdef class Arrays:
                 and PyBuffer_IsContiguous(view, c"C")
                 and <uintptr_t> view.buf % <size_t> view.itemsize == 0
                 and not (written and view.readonly)
+                and (view.len > 0 or has_sane_sizes(view))
             ):
                 return view
         if dimensions < 0:
@@ -407,7 +420,7 @@ cdef class Arrays:
     ) except NULL:
         """Hold an array of this shape of any number of dimensions."""
         cdef Py_buffer *view = self.take(name, value, kind, -1, -1, -1, -1, written)
-        if value.shape != shape:
+        if shape_of(view) != shape:
             refuse(name.decode(), value, kind, shape, written)
         return view
 
@@ -433,6 +446,11 @@ cdef class Arrays:
                         " pass arrays of their own"
                     )
         return 0
+
+
+cdef tuple shape_of(const Py_buffer *view):
+    """The shape of the memory itself: a subclass may say anything."""
+    return tuple([view.shape[at] for at in range(view.ndim)])
 
 
 cdef int refuse(name, value, Kind kind, shape, bint written) except -1:
@@ -471,16 +489,34 @@ cdef int rule_code(name, hyper, Arrays arrays, const double **numbers, int *slot
 
 
 cdef int checked_threads(threads) except -1:
-    if threads < 1:
+    if not threads >= 1:  # nor if it is not a number
         raise SettingsError(f"threads is {threads}; expected at least 1")
     return threads if threads < 4096 else 4096
 
 
-cdef uint8_t *scratch_of(Arrays arrays, scratch, size_t needed, str by) except NULL:
-    """The workspace, if it is large enough."""
+cdef ptrdiff_t size_of(str name, value) except -1:
+    """A size that an array could have."""
+    if not 0 <= value <= 0x7FFFFFFF:
+        raise SettingsError(f"{name} is {value}; expected 0 to 2,147,483,647")
+    return value
+
+
+cdef int holdable(double first, double second, double third=1) except -1:
+    """Refuse sizes of which no memory could hold as many elements as their product."""
+    if first * second * third > 2.0 ** 44:
+        raise SettingsError(f"{first:.0f} x {second:.0f} x {third:.0f} is more than memory holds")
+    return 0
+
+
+cdef uint8_t *scratch_of(
+    Arrays arrays, scratch, size_t needed, str by, size_t *length=NULL
+) except NULL:
+    """The workspace, if it is large enough; its ``length`` on request."""
     cdef Py_buffer *view = arrays.take("scratch", scratch, UINT8, 1, -1, -1, -1, True)
     if <size_t> view.len < needed:
         raise ArrayError(f"scratch has {view.len} bytes; this call needs {needed} (see {by})")
+    if length is not NULL:
+        length[0] = view.len
     return <uint8_t *> view.buf
 
 
@@ -625,7 +661,7 @@ def dense_update(grad, rule, hyper, parameter, slots, threads=1):
     cdef int states
     call.rule = <rule_t> rule_code(rule, hyper, arrays, &call.hyper, &states)
     cdef Py_buffer *changed = arrays.take("parameter", parameter, FLOAT, -1, -1, -1, -1, True)
-    cdef tuple shape = parameter.shape
+    cdef tuple shape = shape_of(changed)
     call.parameter = <float *> changed.buf
     call.count = changed.len // 4
     call.grad = <const float *> arrays.take_shape("grad", grad, FLOAT, shape).buf
@@ -681,7 +717,7 @@ def dropout(mask, scale, values, threads=1):
     cdef Arrays arrays = Arrays.__new__(Arrays)
     cdef dropout_t call
     cdef Py_buffer *changed = arrays.take("values", values, FLOAT, -1, -1, -1, -1, True)
-    call.mask = <const uint8_t *> arrays.take_shape("mask", mask, UINT8, values.shape).buf
+    call.mask = <const uint8_t *> arrays.take_shape("mask", mask, UINT8, shape_of(changed)).buf
     call.values = <float *> changed.buf
     call.count = changed.len // 4
     call.scale = scale
@@ -749,10 +785,12 @@ def layer_backward(
 def words_scratch(batch, context, dim, hidden, threads=1):
     """Bytes of scratch that ``words_forward`` and ``words_backward`` need."""
     cdef words_scratch_t call
-    call.batch = batch
-    call.context = context
-    call.dim = dim
-    call.hidden = hidden
+    call.batch = size_of("batch", batch)
+    call.context = size_of("context", context)
+    call.dim = size_of("dim", dim)
+    call.hidden = size_of("hidden", hidden)
+    holdable(call.batch, call.context, max(call.dim, call.hidden))
+    holdable(call.context, call.dim, call.hidden)
     call.threads = checked_threads(threads)
     return chosen().words_scratch(&call)
 
@@ -875,9 +913,10 @@ cdef precision_t precision_of(value) except *:
 def softmax_step_scratch(batch, hidden, vocabulary, precision="float32", keep=True, threads=1):
     """Bytes of scratch for ``softmax_step``: the form that keeps the scores, or the smallest."""
     cdef softmax_step_scratch_t call
-    call.batch = batch
-    call.hidden_size = hidden
-    call.vocabulary = vocabulary
+    call.batch = size_of("batch", batch)
+    call.hidden_size = size_of("hidden", hidden)
+    call.vocabulary = size_of("vocabulary", vocabulary)
+    holdable(call.batch, max(call.hidden_size, call.vocabulary))
     call.precision = precision_of(precision)
     call.keep = bool(keep)
     call.threads = checked_threads(threads)
@@ -934,11 +973,12 @@ def softmax_step(
     call.threads = checked_threads(threads)
     size = softmax_step_scratch_t(
         call.batch, call.hidden_size, call.vocabulary, call.precision, 0, call.threads)
+    cdef size_t length
     cdef uint8_t *memory = scratch_of(
-        arrays, scratch, k.softmax_step_scratch(&size) + 64, "softmax_step_scratch")
+        arrays, scratch, k.softmax_step_scratch(&size) + 64, "softmax_step_scratch", &length)
     cdef size_t skipped = -<uintptr_t> memory & 63
     call.scratch = memory + skipped
-    call.scratch_bytes = len(scratch) - skipped
+    call.scratch_bytes = length - skipped
     arrays.apart()
     cdef int result
     with nogil:
@@ -1055,10 +1095,11 @@ def draw_noise(bits, threshold, alias, noise, threads=1):
 def negative_step_scratch(batch, block, negatives, hidden, threads=1):
     """Bytes of scratch that ``negative_step`` needs."""
     cdef negative_scratch_t call
-    call.batch = batch
-    call.block = block
-    call.negatives = negatives
-    call.hidden = hidden
+    call.batch = size_of("batch", batch)
+    call.block = size_of("block", block)
+    call.negatives = size_of("negatives", negatives)
+    call.hidden = size_of("hidden", hidden)
+    holdable(call.batch, max(call.negatives, 1), max(call.hidden, 1))
     call.threads = checked_threads(threads)
     return chosen().negative_scratch(&call)
 
@@ -1101,7 +1142,7 @@ def negative_step(
     ids_below(k, "targets", view, call.vocabulary)
     call.targets = <const int32_t *> view.buf
     call.weights = <const float *> arrays.take("weights", weights, FLOAT, 1, call.batch).buf
-    if block < 1:
+    if not block >= 1:
         contract.block(block)
     call.block = block if block < call.batch else max(call.batch, 1)
     view = arrays.take(

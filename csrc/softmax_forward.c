@@ -27,7 +27,7 @@ static struct forward_layout forward_layout(ptrdiff_t batch, ptrdiff_t hidden_si
     l.panels = (batch + PANEL - 1) / PANEL;
     l.padded_batch = l.panels * PANEL;
     l.tiles = (vocabulary + TILE_ROWS - 1) / TILE_ROWS;
-    l.tiles_in_group = (l.tiles + MOST_GROUPS - 1) / MOST_GROUPS;
+    l.tiles_in_group = l.tiles > 0 ? (l.tiles + MOST_GROUPS - 1) / MOST_GROUPS : 1;
     l.groups = (l.tiles + l.tiles_in_group - 1) / l.tiles_in_group;
     size_t end = 0;
     l.packed = place(&end, l.padded_batch * hidden_size, sizeof(float));

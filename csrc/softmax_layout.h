@@ -59,7 +59,8 @@ static inline ptrdiff_t tile_rows(ptrdiff_t vocabulary, ptrdiff_t tile) {
 
 /* Tiles whose weights stay in the second-level cache while one panel after another uses them. */
 static inline ptrdiff_t tiles_in_cache(ptrdiff_t hidden_size) {
-    const ptrdiff_t tiles = 384 * 1024 / (TILE_ROWS * hidden_size * (ptrdiff_t)sizeof(float));
+    const ptrdiff_t width = hidden_size > 0 ? hidden_size : 1;
+    const ptrdiff_t tiles = 384 * 1024 / (TILE_ROWS * width * (ptrdiff_t)sizeof(float));
     return tiles < 1 ? 1 : tiles < MOST_TOGETHER ? tiles : MOST_TOGETHER;
 }
 
@@ -75,7 +76,7 @@ static inline struct softmax_layout softmax_layout(ptrdiff_t batch, ptrdiff_t hi
         groups = l.tiles / TILES_IN_GROUP;
     if (groups < 1)
         groups = 1;
-    l.tiles_in_group = (l.tiles + groups - 1) / groups;
+    l.tiles_in_group = l.tiles > 0 ? (l.tiles + groups - 1) / groups : 1;
     l.groups = (l.tiles + l.tiles_in_group - 1) / l.tiles_in_group;
     l.column_vectors = (hidden_size + LANES - 1) / LANES;
     l.padded_columns = l.column_vectors * LANES;

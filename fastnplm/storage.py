@@ -5,6 +5,7 @@
 
 import json
 import os
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -110,10 +111,9 @@ def check_output(folder, overwrite=False, resume=False):
             )
     for place in (folder.parent, folder):
         if place.is_dir():
-            probe = place / f".probe-{os.getpid()}"
             try:
-                probe.touch()
-                probe.unlink()
+                with tempfile.TemporaryFile(dir=place):  # where it can be, a file without a name
+                    pass
             except OSError as error:
                 raise SettingsError(f"cannot write in {place}: {error.strerror}") from None
 

@@ -1,11 +1,13 @@
 """Kill training processes at random moments; nothing may be lost.
 
-    python kills.py KILLS FOLDER [SEED]
+    python kills.py KILLS FOLDER [WORDS [SEED]]
 
-Every second kill is aimed at the inside of a save. After each the checkpoints are looked at: every
-folder at a final name must verify, the newest must load, and no update that was saved before may
-be gone. The next process resumes. Runs that come to their end must have the weights of the run
-that was never killed, bit for bit. Prints one JSON object with the counts.
+With the default vocabulary of 8,000 words a checkpoint has 12 MB; with 200 a run is so short that
+thousands can be killed. Every second kill is aimed at the inside of a save. After each the
+checkpoints are looked at: every folder at a final name must verify, the newest must load, and no
+update that was saved before may be gone. The next process resumes. Runs that come to their end
+must have the weights of the run that was never killed, bit for bit. Prints one JSON object with
+the counts.
 """
 
 from __future__ import annotations
@@ -25,18 +27,23 @@ import runs
 import fastnplm
 from fastnplm import checkpoint, folder, storage
 
-WORDS, DIM, BATCH = 8000, 64, 64
+WORDS, BATCH = 8000, 64
 OPTIONS = {
     "quiet": True, "batch_size": BATCH, "epochs": 3, "checkpoint_every": 8, "optimizer": "adam",
     "weight_decay": 0.01, "dropout": 0.1, "threads": 1, "loss": "ns", "kernels": runs.kernels(),
 }  # fmt: skip
 
 
-def prepared(place: Path) -> None:
-    words = ["<unk>", "<s>", "</s>"] + [f"w{i}" for i in range(WORDS)]
-    vocabulary = fastnplm.Vocabulary(words, [1, 0, *range(WORDS + 1, 0, -1)])
-    text = runs.text(BATCH * 30, WORDS).splitlines()
+def prepared(place: Path, types: int) -> None:
+    words = ["<unk>", "<s>", "</s>"] + [f"w{i}" for i in range(types)]
+    vocabulary = fastnplm.Vocabulary(words, [1, 0, *range(types + 1, 0, -1)])
+    text = runs.text(BATCH * 30, types).splitlines()
     fastnplm.Corpus.prepare(text, vocabulary=vocabulary, out=place).close()
+
+
+def network(corpus: fastnplm.Corpus, seed: int | None = 3) -> fastnplm.NPLM:
+    width = 64 if len(corpus.vocabulary) > 1000 else 8
+    return runs.network(corpus, dim=width, hidden=width, seed=seed)
 
 
 def train(corpus_place: Path, out: Path, told: int | None = None) -> None:
@@ -52,7 +59,7 @@ def train(corpus_place: Path, out: Path, told: int | None = None) -> None:
 
             module.save = saving
     with fastnplm.Corpus.open(corpus_place) as corpus:
-        model = runs.network(corpus, dim=DIM, hidden=DIM)
+        model = network(corpus)
         fastnplm.train(model, corpus, out=out, resume=True, **OPTIONS)
 
 
@@ -73,8 +80,27 @@ def child(*arguments) -> tuple[int, int]:
     return process, hears
 
 
-def kill_one(generator: np.random.Generator, aim: bool, *arguments) -> tuple[int, bool]:
-    """Start a process and kill it; its exit status, and whether it was in the middle of a save."""
+def timed(*arguments) -> tuple[float, float]:
+    """Seconds that a whole run takes, and its longest save."""
+    began = time.perf_counter()
+    process, hears = child(*arguments)
+    longest, save = 0.0, began
+    while heard := os.read(hears, 1):
+        if heard == b"(":
+            save = time.perf_counter()
+        longest = max(longest, time.perf_counter() - save) if heard == b")" else longest
+    os.close(hears)
+    assert os.waitpid(process, 0)[1] == 0
+    return time.perf_counter() - began, longest
+
+
+def kill_one(
+    generator: np.random.Generator, aim: bool, seconds: tuple[float, float], *arguments
+) -> tuple[int, bool]:
+    """Start a process and kill it; its exit status, and whether it was in the middle of a save.
+
+    aim : kill within a save; seconds : what a whole run and a save take
+    """
     process, hears = child(*arguments)
     heard = b""
     if aim:
@@ -84,10 +110,10 @@ def kill_one(generator: np.random.Generator, aim: bool, *arguments) -> tuple[int
                     break
                 heard += more
             else:
-                time.sleep(generator.uniform(0, 0.12))
+                time.sleep(generator.uniform(0, seconds[1]))
                 break
     else:
-        time.sleep(generator.uniform(0, 0.4))
+        time.sleep(generator.uniform(0, seconds[0]))
     os.kill(process, signal.SIGKILL)
     status = os.waitpid(process, 0)[1]
     while more := os.read(hears, 1 << 16):
@@ -110,7 +136,7 @@ def look(corpus: fastnplm.Corpus, out: Path) -> int:
     if (out / "config.json").exists():
         fastnplm.load(out)
     step = fastnplm.Step(
-        runs.network(corpus, dim=DIM, hidden=DIM, seed=None),
+        network(corpus, seed=None),
         fastnplm.Optimizer("adam", lr=0.001, weight_decay=0.01),
         BATCH,
         kernels="reference",
@@ -126,18 +152,18 @@ def weights(out: Path) -> bytes:
     return (out / "parameters.safetensors").read_bytes()
 
 
-def main(kills: int, place: Path, seed: int = 0) -> dict[str, int]:
+def main(kills: int, place: Path, types: int = WORDS, seed: int = 0) -> dict[str, int]:
     generator = np.random.default_rng(seed)
     corpus_place, whole, out = place / "corpus", place / "whole", place / "run"
-    prepared(corpus_place)
-    assert os.waitpid(child(corpus_place, whole)[0], 0)[1] == 0
+    prepared(corpus_place, types)
+    seconds = timed(corpus_place, whole)
     corpus = fastnplm.Corpus.open(corpus_place)
     counts = {"kills": 0, "in a save": 0, "finished": 0, "sizes": 0}
     counts["sizes"] = sum(p.stat().st_size for p in checkpoint.newest(whole).iterdir())
     before = 0
     while counts["kills"] < kills:
-        aim = counts["in a save"] * 2 <= counts["kills"]
-        status, saving = kill_one(generator, aim, corpus_place, out)
+        aim = counts["in a save"] * 2 <= counts["kills"] + 4  # some of those aimed miss
+        status, saving = kill_one(generator, aim, seconds, corpus_place, out)
         if os.WIFEXITED(status):
             assert os.WEXITSTATUS(status) == 0, "a process failed of itself"
             assert weights(out) == weights(whole), "other weights than the run never killed"

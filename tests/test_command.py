@@ -58,8 +58,14 @@ def start(*arguments, **options):
     environment["PYTHONPATH"] = str(Path(fastnplm.__file__).parents[1])
     return subprocess.Popen(
         [sys.executable, "-m", "fastnplm", *map(str, arguments)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, **options,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
+        preexec_fn=_heeds_interrupts, **options,
     )  # fmt: skip
+
+
+def _heeds_interrupts():
+    """A shell that ran the tests in the background has made them deaf to Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import cases
 import judges
 import numpy as np
 import pytest
-from subjects import SUBJECTS
+from subjects import HAS_NATIVE, SUBJECTS
 
 from fastnplm.errors import ArrayError, IdError, SettingsError
 from fastnplm.kernels import reference
@@ -322,3 +322,34 @@ def test_an_examples_score_does_not_depend_on_theothers_of(subject):
         judges.call(module, "softmax_forward", arguments)
         for name in case.outputs:
             assert (arguments[name][kept] == alone[name][kept]).all()
+
+
+@pytest.mark.skipif(not HAS_NATIVE, reason="the native kernels are not built")
+def test_random_arguments_are_refused_or_answered(request, capsys):
+    """Also FC-43 and FC-44 in breadth; `python tests/arguments.py 1000000` for more."""
+    import arguments
+
+    calls = 2 * request.config.getoption("executions")
+    counts = arguments.main(calls, seed=1)
+    with capsys.disabled():
+        print(f"\n{counts}", end=" ")
+    assert counts["calls"] == calls
+    assert min(counts["refused"], counts["answered"]) > calls // 4
+
+
+@pytest.mark.skipif(not HAS_NATIVE, reason="the native kernels are not built")
+@pytest.mark.parametrize("careless", ["answers wrongly", "writes before it looks"])
+def test_the_random_arguments_reject_a_broken_twin(careless, monkeypatch):
+    import arguments
+
+    def answers(*_, bias, hidden, **__):
+        hidden += bias  # neither tanh nor a check
+
+    def writes(*_, bias, hidden, **__):
+        np.asarray(hidden).reshape(-1)[:1] = 7
+        raise ArrayError("too late")
+
+    broken_kernel = answers if careless == "answers wrongly" else writes
+    monkeypatch.setattr(arguments.native, "bias_tanh", broken_kernel, raising=True)
+    with pytest.raises((AssertionError, ValueError)):
+        arguments.main(500, seed=1)

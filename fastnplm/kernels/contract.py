@@ -86,7 +86,7 @@ def top(count, limit):
 
 def block(value):
     """Refuse a noise block of fewer than one example."""
-    if value < 1:
+    if not value >= 1:  # nor if it is not a number
         raise SettingsError(f"block is {value}; expected at least 1 example")
 
 

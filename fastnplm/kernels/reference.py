@@ -266,7 +266,7 @@ def words_backward(
     gather_rows(flat, embedding, inputs.reshape(batch * context, dim))
     grad_inputs = np.empty_like(inputs)
     layer_backward(inputs, hidden, weight, grad_hidden, grad_weight, grad_bias, grad_inputs)
-    scatter_update(flat, grad_inputs.reshape(-1, dim), rule, hyper, embedding, slots)
+    scatter_update(flat, grad_inputs.reshape(len(flat), dim), rule, hyper, embedding, slots)
 
 
 # --- the output layer: exact softmax ------------------------------------------------------------
