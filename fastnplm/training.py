@@ -69,6 +69,7 @@ def train(model, corpus, valid=None, **settings):
     with _Opened(corpus, model, "corpus") as corpus, _Opened(valid, model, "valid") as valid:
         if len(corpus.tokens) == 0:
             raise CorpusError("the corpus has no tokens to train on")
+        plan = plan.fitted(len(corpus.tokens))
         model.adopt(plan.loss)
         if plan.init_vectors is not None:
             _begin_with(plan.init_vectors, model, plan.quiet)

@@ -54,3 +54,24 @@ def test_patience_stops_after_so_many_epochs_without_improvement(monkeypatch, co
     assert len(history.epochs) == 4
     assert history.best_epoch == 2
     assert (model.embedding == tables[1]).all()
+
+
+@pytest.mark.parametrize(
+    ("tokens", "epochs", "dropout"),
+    [(50, 12, 0.0), (1999, 12, 0.0), (40_000, 12, 0.5), (10**6, 8, 0.4), (10**7, 5, 0.2),
+     (10**9, 3, 0.1)],
+)  # fmt: skip
+def test_what_is_left_open_follows_the_corpus_size(tokens, epochs, dropout):
+    found = fastnplm.Settings().fitted(tokens)
+    assert found.epochs == epochs
+    assert found.dropout == pytest.approx(dropout)
+    assert found.input_dropout == pytest.approx(dropout * 0.6)
+    given = fastnplm.Settings(epochs=2, dropout=0.0, input_dropout=0.7)
+    assert given.fitted(tokens) == given
+
+
+def test_a_run_takes_the_settings_of_its_corpus(corpus):
+    history = fastnplm.train(
+        runs.network(corpus), corpus, batch_size=64, quiet=True, kernels="reference"
+    )
+    assert len(history.epochs) == 12

@@ -95,15 +95,15 @@ ROWS = {
     ),
     "ptb-best": Row(
         "ptb",
-        {"context": 12, "dim": 200, "hidden": 400, "tied": True},
-        _MODERN | {"epochs": 8, "dropout": 0.4, "input_dropout": 0.25},
+        {"context": 10, "dim": 200, "hidden": 400, "tied": True},
+        _MODERN | {"epochs": 7, "dropout": 0.5, "input_dropout": 0.3, "weight_decay": 0.05},
         140.2,
         116.7,
         "Mikolov 2012 (thesis): feed-forward network, and mixed with Kneser-Ney",
     ),
     "pku-best": Row(
         "pku",
-        {"context": 8, "dim": 200, "hidden": 400, "tied": True},
-        _MODERN | {"epochs": 8, "dropout": 0.3, "input_dropout": 0.2},
+        {"context": 6, "dim": 150, "hidden": 300, "tied": True},
+        _MODERN | {"epochs": 4, "dropout": 0.3, "input_dropout": 0.2},
     ),
 }

@@ -67,10 +67,14 @@ _descent = options(
         "--floor", type=click.FloatRange(0, 1), help="Last rate, as a share of the first."
     ),
     click.option("--batch-size", type=COUNT, default=256, show_default=True),
-    click.option("--epochs", type=COUNT, default=6, show_default=True),
+    click.option("--epochs", type=COUNT, help="Passes over the text.  [default: by its size]"),
     click.option("--patience", type=COUNT, help="Stop after so many epochs without improvement."),
-    click.option("--dropout", type=SHARE, default=0.0, help="Share of hidden units dropped."),
-    click.option("--input-dropout", type=SHARE, default=0.0, help="Share of vectors' elements."),
+    click.option(
+        "--dropout", type=SHARE, help="Of hidden units.  [default: by the size of the text]"
+    ),
+    click.option(
+        "--input-dropout", type=SHARE, help="Of vectors' elements.  [default: by the size]"
+    ),
     click.option("--word-dropout", type=SHARE, default=0.0, help="Share of words read as <unk>."),
     click.option("--clip", type=click.FloatRange(min=0), help="Largest norm of a gradient."),
     click.option("--label-smoothing", type=SHARE, default=0.0, help="Share of targets spread out."),
