@@ -17,7 +17,9 @@ from fastnplm import plan
 sys.path.append(str(Path(__file__).parents[1]))
 
 from bench.papers import __main__ as command
-from bench.papers import report, rows, run
+from bench.papers import ablation, report, rows, run
+
+SETTINGS = {field.name for field in dataclasses.fields(fastnplm.Settings)}
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +130,21 @@ def test_the_report_shows_each_row_beside_the_paper(made, tmp_path):
     assert f"trigram: {ratio:.2f}; in the paper 268/323 = 0.83" in text
     report.draw(results, tmp_path / "curves.svg")
     assert "</svg>" in (tmp_path / "curves.svg").read_text()
+
+
+def test_the_ablation_changes_one_thing_a_run(data, tmp_path):
+    for name, change in ablation.CHANGES.items():
+        given = {k: v for k, v in (ablation.PLAIN | change).items() if k in SETTINGS}
+        plan.check(valid="valid.txt", **given)
+        assert len(change) <= 1 or name in ("both dropouts", "defaults")
+    texts = ablation.sample(data, tmp_path, every=2)
+    chosen = {name: ablation.CHANGES[name] for name in ("plain", "tied", "defaults")}
+    short = {name: {"epochs": 1} | change for name, change in chosen.items()}
+    found = ablation.measure(*texts, short, min_count=1, tell=lambda line: None)
+    assert [run["name"] for run in found["runs"]] == list(chosen)
+    assert [len(run["curve"]) for run in found["runs"]] == [1, 1, 12]
+    text = ablation.markdown(found)
+    assert f"| plain | {found['runs'][0]['perplexity']:.2f} | +0.0 % |" in text
 
 
 def test_an_unknown_setting_or_row_is_refused(capsys):

@@ -4,12 +4,15 @@ python -m bench.papers brown-best --data ../shared/data
 python -m bench.papers brown-best --seed 1
 python -m bench.papers brown-best --set dropout=0.4 --as try --valid-only
 python -m bench.papers ensemble brown-best-seed0 brown-best-seed1
+python -m bench.papers ablation
 python -m bench.papers report
 """
 
 import argparse
 import json
 import os
+import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -19,14 +22,14 @@ def main(argv=None):
     """Run the command ``argv``; returns 0."""
     # Else NumPy's BLAS starts a second pool of threads beside the kernels' own.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from . import report, rows, run
+    from . import ablation, report, rows, run
 
     parser = argparse.ArgumentParser(
         prog="python -m bench.papers",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("row", help=f"{', '.join(rows.ROWS)}, ensemble or report")
+    parser.add_argument("row", help=f"{', '.join(rows.ROWS)}, ensemble, ablation or report")
     parser.add_argument("members", nargs="*", help="of the ensemble: ROW-seedS, one corpus")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the corpora")
     parser.add_argument("--output", type=Path, default=HERE / "results")
@@ -42,6 +45,14 @@ def main(argv=None):
         print(report.markdown(found), end="")
         if given.curves:
             report.draw(found, given.curves)
+        return 0
+    if given.row == "ablation":
+        given.output.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder:
+            texts = ablation.sample(given.data, folder)
+            found = ablation.measure(*texts, threads=given.threads, tell=tell)
+        (given.output / "ablation.json").write_text(json.dumps(found, indent=1) + "\n")
+        print(ablation.markdown(found), end="")
         return 0
     if given.row == "ensemble":
         if not given.members:
@@ -62,6 +73,11 @@ def main(argv=None):
     )  # fmt: skip
     print(json.dumps(found["perplexity"], indent=1))
     return 0
+
+
+def tell(line):
+    """Progress goes to standard error."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def _setting(parser, text):

@@ -7,8 +7,9 @@ from . import rows
 
 
 def read(folder):
-    """The JSON files of a folder, by name."""
-    return [json.loads(path.read_text()) for path in sorted(Path(folder).glob("*.json"))]
+    """What the rows wrote into a folder, by name."""
+    found = [json.loads(path.read_text()) for path in sorted(Path(folder).glob("*.json"))]
+    return [record for record in found if "row" in record]
 
 
 def markdown(found):

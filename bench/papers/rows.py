@@ -77,8 +77,10 @@ def _bengio(published, mixture, context=4, **size):
 _MODERN = {
     "optimizer": "adam",
     "lr": 1e-3,
-    "weight_decay": 0.02,
-    "batch_size": 512,
+    "weight_decay": 0.05,
+    "batch_size": 256,
+    "dropout": 0.4,
+    "input_dropout": 0.25,
     "precision": "bf16",
 }
 
@@ -89,21 +91,17 @@ ROWS = {
     "MLP7": _bengio(293, 270, context=2, hidden=50, dim=30, direct=True),
     "MLP9": _bengio(276, 252, hidden=100, dim=30),
     "brown-best": Row(
-        "brown",
-        {"context": 8, "dim": 200, "hidden": 400, "tied": True},
-        _MODERN | {"epochs": 8, "dropout": 0.3, "input_dropout": 0.2},
+        "brown", {"context": 8, "dim": 150, "hidden": 300, "tied": True}, _MODERN | {"epochs": 5}
     ),
     "ptb-best": Row(
         "ptb",
-        {"context": 10, "dim": 200, "hidden": 400, "tied": True},
-        _MODERN | {"epochs": 7, "dropout": 0.5, "input_dropout": 0.3, "weight_decay": 0.05},
+        {"context": 8, "dim": 150, "hidden": 300, "tied": True},
+        _MODERN | {"epochs": 6},
         140.2,
         116.7,
         "Mikolov 2012 (thesis): feed-forward network, and mixed with Kneser-Ney",
     ),
     "pku-best": Row(
-        "pku",
-        {"context": 6, "dim": 150, "hidden": 300, "tied": True},
-        _MODERN | {"epochs": 4, "dropout": 0.3, "input_dropout": 0.2},
+        "pku", {"context": 6, "dim": 150, "hidden": 300, "tied": True}, _MODERN | {"epochs": 4}
     ),
 }
