@@ -119,4 +119,5 @@ CONTENDERS = {
     "reference": contenders.Reference,
     "numba": contenders.Numba,
     "native": contenders.Ours,
+    "native bf16": contenders.Bf16,
 }

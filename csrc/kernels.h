@@ -104,6 +104,7 @@ struct layer_backward {
 
 struct words_scratch { /* result: bytes */
     ptrdiff_t batch, context, dim, hidden;
+    enum precision precision;
     int threads;
 };
 
@@ -115,6 +116,7 @@ struct words_forward {
     uint8_t *scratch;
     float *values; /* (batch, hidden) */
     ptrdiff_t batch, context, dim, hidden;
+    enum precision precision;
     int threads;
 };
 
@@ -131,6 +133,7 @@ struct words_backward {
     float *embedding; /* (vocabulary, dim) */
     float *slots; /* (S, vocabulary, dim) */
     ptrdiff_t batch, context, dim, hidden, vocabulary;
+    enum precision precision;
     int threads;
 };
 

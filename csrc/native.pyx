@@ -106,8 +106,12 @@ cdef extern from "kernels.h" nogil:
         ptrdiff_t batch, width, hidden
         int threads
 
+    enum precision_t "precision":
+        PRECISION_FLOAT32, PRECISION_BFLOAT16
+
     struct words_scratch_t "words_scratch":
         ptrdiff_t batch, context, dim, hidden
+        precision_t precision
         int threads
 
     struct words_forward_t "words_forward":
@@ -118,6 +122,7 @@ cdef extern from "kernels.h" nogil:
         uint8_t *scratch
         float *values
         ptrdiff_t batch, context, dim, hidden
+        precision_t precision
         int threads
 
     struct words_backward_t "words_backward":
@@ -133,6 +138,7 @@ cdef extern from "kernels.h" nogil:
         float *embedding
         float *slots
         ptrdiff_t batch, context, dim, hidden, vocabulary
+        precision_t precision
         int threads
 
     struct softmax_cross_entropy_t "softmax_cross_entropy":
@@ -143,9 +149,6 @@ cdef extern from "kernels.h" nogil:
         float *logits
         ptrdiff_t batch, vocabulary
         int threads
-
-    enum precision_t "precision":
-        PRECISION_FLOAT32, PRECISION_BFLOAT16
 
     struct softmax_step_t "softmax_step":
         ptrdiff_t batch, hidden_size, vocabulary
@@ -782,7 +785,7 @@ def layer_backward(
     whole(result)
 
 
-def words_scratch(batch, context, dim, hidden, threads=1):
+def words_scratch(batch, context, dim, hidden, precision="float32", threads=1):
     """Bytes of scratch that ``words_forward`` and ``words_backward`` need."""
     cdef words_scratch_t call
     call.batch = size_of("batch", batch)
@@ -791,11 +794,14 @@ def words_scratch(batch, context, dim, hidden, threads=1):
     call.hidden = size_of("hidden", hidden)
     holdable(call.batch, call.context, max(call.dim, call.hidden))
     holdable(call.context, call.dim, call.hidden)
+    call.precision = precision_of(precision)
     call.threads = checked_threads(threads)
     return chosen().words_scratch(&call)
 
 
-def words_forward(contexts, embedding, weight, bias, scratch, hidden, threads=1):
+def words_forward(
+    contexts, embedding, weight, bias, scratch, hidden, precision="float32", threads=1
+):
     """The hidden layer straight from word ids: see ``reference.words_forward``."""
     cdef const kernels *k = chosen()
     cdef Arrays arrays = Arrays.__new__(Arrays)
@@ -815,8 +821,10 @@ def words_forward(contexts, embedding, weight, bias, scratch, hidden, threads=1)
     call.bias = <const float *> arrays.take("bias", bias, FLOAT, 1, call.hidden).buf
     call.values = <float *> arrays.take(
         "hidden", hidden, FLOAT, 2, call.batch, call.hidden, -1, True).buf
+    call.precision = precision_of(precision)
     call.threads = checked_threads(threads)
-    size = words_scratch_t(call.batch, call.context, call.dim, call.hidden, call.threads)
+    size = words_scratch_t(
+        call.batch, call.context, call.dim, call.hidden, call.precision, call.threads)
     call.scratch = scratch_of(arrays, scratch, k.words_scratch(&size), "words_scratch")
     arrays.apart()
     cdef int result
@@ -837,6 +845,7 @@ def words_backward(
     grad_bias,
     embedding,
     slots,
+    precision="float32",
     threads=1,
 ):
     """Backward through ``words_forward``: see ``reference.words_backward``."""
@@ -868,8 +877,10 @@ def words_backward(
         "grad_weight", grad_weight, FLOAT, 2, call.hidden, call.context * call.dim, -1, True).buf
     call.grad_bias = <float *> arrays.take(
         "grad_bias", grad_bias, FLOAT, 1, call.hidden, -1, -1, True).buf
+    call.precision = precision_of(precision)
     call.threads = checked_threads(threads)
-    size = words_scratch_t(call.batch, call.context, call.dim, call.hidden, call.threads)
+    size = words_scratch_t(
+        call.batch, call.context, call.dim, call.hidden, call.precision, call.threads)
     call.scratch = scratch_of(arrays, scratch, k.words_scratch(&size), "words_scratch")
     arrays.apart()
     cdef int result

@@ -51,11 +51,11 @@ void FASTNPLM_NAME(pack_transposed)(const float *b, ptrdiff_t b_column, ptrdiff_
 /* How a lies: its rows one after another, or its columns. */
 enum side { ROWS_OF_A, COLUMNS_OF_A };
 
-/* sums = rows of a times vectors of a panel, over k in [from, to): rows, vectors and side are
+/* sums = rows of a times vectors of a panel, over k in [from, to): pairs, rows, vectors and side are
  * constants after inlining, so the sums are registers. */
-INLINE void multiply(const struct product *p, const enum side side, const int rows,
-                     const int vectors, const float *a, const float *b, ptrdiff_t steps,
-                     vector sums[SCORE_ROWS][2]) {
+INLINE void multiply(const struct product *p, const int pairs, const enum side side,
+                     const int rows, const int vectors, const float *a, const float *b,
+                     ptrdiff_t steps, vector sums[SCORE_ROWS][2]) {
     struct row_addresses at = row_addresses(a, p->a_row);
     ptrdiff_t a_depth = p->a_depth;
     for (ptrdiff_t k = 0; k < steps; k++) {
@@ -63,9 +63,9 @@ INLINE void multiply(const struct product *p, const enum side side, const int ro
         b += vectors * LANES;
         UNROLL for (int r = 0; r < rows; r++) {
             const vector x = side == ROWS_OF_A ? row_splat(&at, r) : vector_splat(a[r]);
-            sums[r][0] += x * b0;
+            sums[r][0] = multiply_add(pairs, x, b0, sums[r][0]);
             if (vectors > 1)
-                sums[r][1] += x * b1;
+                sums[r][1] = multiply_add(pairs, x, b1, sums[r][1]);
         }
         if (side == ROWS_OF_A) {
             at.low += sizeof(float);
@@ -103,13 +103,13 @@ static void finish(const struct product *p, int rows, int vectors, ptrdiff_t row
     }
 }
 
-INLINE void tile(const struct product *p, const enum side side, const int rows, const int vectors,
-                 ptrdiff_t row, ptrdiff_t column, ptrdiff_t from, ptrdiff_t to) {
+INLINE void tile(const struct product *p, const int pairs, const enum side side, const int rows,
+                 const int vectors, ptrdiff_t row, ptrdiff_t column, ptrdiff_t from, ptrdiff_t to) {
     vector sums[SCORE_ROWS][2];
     UNROLL for (int r = 0; r < rows; r++) sums[r][0] = sums[r][1] = (vector){0};
     const float *a = p->a + row * p->a_row + from * p->a_depth;
     const float *b = p->packed + column * p->depth + from * vectors * LANES;
-    multiply(p, side, rows, vectors, a, b, to - from, sums);
+    multiply(p, pairs, side, rows, vectors, a, b, to - from, sums);
     const float *bias = to == p->depth ? p->tanh_bias : NULL;
     float *out = p->out + row * p->out_row + column;
     ptrdiff_t step = p->out_row;
@@ -127,41 +127,47 @@ INLINE void tile(const struct product *p, const enum side side, const int rows, 
         finish(p, rows, vectors, row, column, from > 0, bias, apart);
 }
 
-#define TILE(rows)                                                                                 \
+#define TILE(pairs, rows)                                                                          \
     case rows:                                                                                     \
         if (p->a_row == 1 && vectors == 1)                                                         \
-            tile(p, COLUMNS_OF_A, rows, 1, row, column, from, to);                                 \
+            tile(p, pairs, COLUMNS_OF_A, rows, 1, row, column, from, to);                          \
         else if (p->a_row == 1)                                                                    \
-            tile(p, COLUMNS_OF_A, rows, 2, row, column, from, to);                                 \
+            tile(p, pairs, COLUMNS_OF_A, rows, 2, row, column, from, to);                          \
         else if (vectors == 1)                                                                     \
-            tile(p, ROWS_OF_A, rows, 1, row, column, from, to);                                    \
+            tile(p, pairs, ROWS_OF_A, rows, 1, row, column, from, to);                             \
         else                                                                                       \
-            tile(p, ROWS_OF_A, rows, 2, row, column, from, to);                                    \
+            tile(p, pairs, ROWS_OF_A, rows, 2, row, column, from, to);                             \
         break;
+
+#define TILES_TO_6(pairs)                                                                          \
+    TILE(pairs, 1) TILE(pairs, 2) TILE(pairs, 3) TILE(pairs, 4) TILE(pairs, 5) TILE(pairs, 6)
+
+#if SCORE_ROWS > 6
+#define TILES(pairs)                                                                               \
+    TILES_TO_6(pairs)                                                                              \
+    TILE(pairs, 7) TILE(pairs, 8) TILE(pairs, 9) TILE(pairs, 10)                                   \
+    TILE(pairs, 11) TILE(pairs, 12) TILE(pairs, 13) TILE(pairs, 14)
+#else
+#define TILES(pairs) TILES_TO_6(pairs)
+#endif
 
 static void any_tile(const struct product *p, int rows, int vectors, ptrdiff_t row,
                      ptrdiff_t column, ptrdiff_t from, ptrdiff_t to) {
     switch (rows) {
-        TILE(1)
-        TILE(2)
-        TILE(3)
-        TILE(4)
-        TILE(5)
-        TILE(6)
-#if SCORE_ROWS > 6
-        TILE(7)
-        TILE(8)
-#endif
-#if SCORE_ROWS > 8
-        TILE(9)
-        TILE(10)
-        TILE(11)
-        TILE(12)
-        TILE(13)
-        TILE(14)
-#endif
+        TILES(0)
     }
 }
+
+#if PAIRS
+static void any_tile_of_pairs(const struct product *p, int rows, int vectors, ptrdiff_t row,
+                              ptrdiff_t column, ptrdiff_t from, ptrdiff_t to) {
+    switch (rows) {
+        TILES(1)
+    }
+}
+#else
+#define any_tile_of_pairs any_tile /* rounded values: the same product */
+#endif
 
 void FASTNPLM_NAME(packed_block)(const struct product *p, ptrdiff_t block) {
     ptrdiff_t first = block * PACKED_ROWS;
@@ -175,7 +181,8 @@ void FASTNPLM_NAME(packed_block)(const struct product *p, ptrdiff_t block) {
             int vectors = (int)(left < PANEL ? left : PANEL) / LANES;
             for (ptrdiff_t t = 0; t < tiles; t++) { /* tiles of nearly equal height */
                 ptrdiff_t row = rows * t / tiles, end = rows * (t + 1) / tiles;
-                any_tile(p, (int)(end - row), vectors, first + row, column, from, to);
+                (p->pairs ? any_tile_of_pairs : any_tile)(p, (int)(end - row), vectors,
+                                                          first + row, column, from, to);
             }
         }
         from = to;

@@ -24,6 +24,7 @@ struct product {
     float *out;
     ptrdiff_t out_row;
     const float *tanh_bias; /* NULL, or: out = tanh(product + tanh_bias[j]) */
+    int pairs; /* a and packed hold pairs of bfloat16 (bf16.h), depth counts pairs */
 };
 
 /* Columns as they are packed: filled up to whole vectors. */

@@ -6,12 +6,16 @@
  * over the examples that share a word, so that both products run over distinct words too. Texts
  * repeat themselves (at 1,024 examples of Zipf's law 0.6 of a position's words are distinct), and
  * where they do not, the detour costs a few per cent.
+ *
+ * In bfloat16 the operands of the products are first made rows of words (pair_rows.h); the sums of
+ * gradients, the bias and the embedding's step are float32 as ever.
  */
 #include "target.h"
 
 #include "groups.h"
 #include "kernels.h"
 #include "packed.h"
+#include "pair_rows.h"
 #include "rows.h"
 #include "tanh_backward.h"
 #include "threads.h"
@@ -35,12 +39,17 @@ struct workspace {
     float *sums;           /* (batch * context, hiddens) projections, or their gradients */
     float *runs;           /* (runs, hiddens) parts of the bias's gradient */
     ptrdiff_t dims, hiddens, packed_size; /* dim and hidden filled up to whole vectors */
+    /* bfloat16 only: rows of words */
+    float *weight_words; /* (context, hidden, dims) the weights, paired along dim or along hidden */
+    float *sum_rows;     /* (batch * context, hiddens) sums paired along hidden */
+    float *sum_columns;  /* (batch * context, hiddens) sums paired along the distinct words */
 };
 
 /* Lays the workspace out from address at and returns the address where it ends. */
-static uintptr_t lay_out(struct workspace *w, uintptr_t at, ptrdiff_t batch, ptrdiff_t context,
-                         ptrdiff_t dim, ptrdiff_t hidden) {
+static uintptr_t lay_out(struct workspace *w, uintptr_t at, const struct words_scratch *size) {
+    ptrdiff_t batch = size->batch, context = size->context, dim = size->dim, hidden = size->hidden;
     size_t words = (size_t)(batch * context);
+    int pairs = size->precision == PRECISION_BFLOAT16;
     w->dims = packed_columns(dim);
     w->hiddens = packed_columns(hidden);
     ptrdiff_t forward = dim * w->hiddens, backward = hidden * w->dims;
@@ -55,12 +64,17 @@ static uintptr_t lay_out(struct workspace *w, uintptr_t at, ptrdiff_t batch, ptr
     w->grads = (void *)take(&at, words * (size_t)w->dims * sizeof(float));
     w->sums = (void *)take(&at, words * (size_t)w->hiddens * sizeof(float));
     w->runs = (void *)take(&at, (size_t)(run_count(batch) * w->hiddens) * sizeof(float));
+    size_t weights = pairs ? (size_t)(context * hidden * w->dims) : 0;
+    size_t sums = pairs ? words * (size_t)w->hiddens : 0;
+    w->weight_words = (void *)take(&at, weights * sizeof(float));
+    w->sum_rows = (void *)take(&at, sums * sizeof(float));
+    w->sum_columns = (void *)take(&at, sums * sizeof(float));
     return at;
 }
 
 size_t FASTNPLM_NAME(words_scratch)(const struct words_scratch *call) {
     struct workspace w;
-    return lay_out(&w, 0, call->batch, call->context, call->dim, call->hidden) + 64;
+    return lay_out(&w, 0, call) + 64;
 }
 
 /* The part of a row of sums or words that belongs to position n. */
@@ -90,6 +104,7 @@ static void add_projections(const struct words_forward *call, const struct works
 static void project(const struct words_forward *call, const struct workspace *w, ptrdiff_t n,
                     ptrdiff_t block) {
     ptrdiff_t dim = call->dim, first = block * PACKED_ROWS;
+    int pairs = call->precision == PRECISION_BFLOAT16;
     const struct groups *groups = &w->groups[n];
     ptrdiff_t end =
         first + PACKED_ROWS < groups->count ? first + PACKED_ROWS : groups->count;
@@ -97,15 +112,20 @@ static void project(const struct words_forward *call, const struct workspace *w,
     for (ptrdiff_t u = first; u < end; u++) {
         if (u + ROWS_AHEAD < groups->count)
             row_prefetch(call->embedding + groups->distinct[u + ROWS_AHEAD] * dim, dim);
-        row_copy(rows + u * dim, call->embedding + groups->distinct[u] * dim, dim);
+        const float *row = call->embedding + groups->distinct[u] * dim;
+        if (pairs)
+            pair_across(rows + u * words_of(dim), row, dim);
+        else
+            row_copy(rows + u * dim, row, dim);
     }
     struct product product = {
         .rows = groups->count,
         .columns = w->hiddens,
-        .depth = dim,
+        .depth = pairs ? words_of(dim) : dim,
         .a = rows,
-        .a_row = dim,
+        .a_row = pairs ? words_of(dim) : dim,
         .a_depth = 1,
+        .pairs = pairs,
         .packed = w->weights + n * w->packed_size,
         .out = sums_of(w, n, call->batch),
         .out_row = w->hiddens,
@@ -115,9 +135,11 @@ static void project(const struct words_forward *call, const struct workspace *w,
 
 int FASTNPLM_NAME(words_forward)(const struct words_forward *call) {
     ptrdiff_t batch = call->batch, context = call->context, dim = call->dim;
+    const struct words_scratch size = {batch, context, dim, call->hidden, call->precision, 0};
     struct workspace w;
-    lay_out(&w, (uintptr_t)call->scratch, batch, context, dim, call->hidden);
+    lay_out(&w, (uintptr_t)call->scratch, &size);
     ptrdiff_t panels = panel_count(call->hidden), width = context * dim;
+    int pairs = call->precision == PRECISION_BFLOAT16;
     int threads = threads_for(batch * width * call->hidden / 8, call->threads);
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
@@ -125,11 +147,22 @@ int FASTNPLM_NAME(words_forward)(const struct words_forward *call) {
         for (ptrdiff_t n = 0; n < context; n++)
             w.groups[n] = group_ids(call->contexts + n, context, batch,
                                     w.group_memory + (size_t)n * groups_bytes(batch));
+        if (pairs) {
+#pragma omp for schedule(static)
+            for (ptrdiff_t item = 0; item < context * call->hidden; item++) {
+                ptrdiff_t n = item / call->hidden, h = item % call->hidden;
+                pair_across(w.weight_words + item * w.dims, call->weight + h * width + n * dim, dim);
+            }
+        }
 #pragma omp for schedule(dynamic)
-        for (ptrdiff_t item = 0; item < context * panels; item++)
-            FASTNPLM_NAME(pack_transposed)(call->weight + item / panels * dim, width, dim,
-                                                   call->hidden, item % panels,
-                                                   w.weights + item / panels * w.packed_size);
+        for (ptrdiff_t item = 0; item < context * panels; item++) {
+            ptrdiff_t n = item / panels;
+            const float *weight = pairs ? w.weight_words + n * call->hidden * w.dims
+                                        : call->weight + n * dim;
+            FASTNPLM_NAME(pack_transposed)(weight, pairs ? w.dims : width,
+                                           pairs ? words_of(dim) : dim, call->hidden,
+                                           item % panels, w.weights + n * w.packed_size);
+        }
         for (ptrdiff_t n = 0; n < context; n++) {
 #pragma omp for schedule(dynamic) nowait
             for (ptrdiff_t block = 0; block < row_blocks(w.groups[n].count); block++)
@@ -144,7 +177,7 @@ int FASTNPLM_NAME(words_forward)(const struct words_forward *call) {
 }
 
 /* Sum the gradient over the examples that have this word at this position. */
-static void sum_gradients(const struct words_backward *call, const struct workspace *w,
+INLINE void sum_gradients(const struct words_backward *call, const struct workspace *w,
                           ptrdiff_t n, ptrdiff_t u) {
     const struct groups *groups = &w->groups[n];
     ptrdiff_t hidden = call->hidden;
@@ -155,14 +188,80 @@ static void sum_gradients(const struct words_backward *call, const struct worksp
         row_add(sum, call->grad_hidden + groups->members[m] * hidden, hidden);
 }
 
+/* The same for position n's words [from, to), and their sums as operands of products. */
+static void sum_words(const struct words_backward *call, const struct workspace *w, ptrdiff_t n,
+                      ptrdiff_t from, ptrdiff_t to) {
+    ptrdiff_t hidden = call->hidden, rows = words_of(hidden), first = n * call->batch;
+    for (ptrdiff_t u = from; u < to; u++)
+        sum_gradients(call, w, n, u);
+    if (call->precision != PRECISION_BFLOAT16)
+        return;
+    const float *sums = sums_of(w, n, call->batch);
+    for (ptrdiff_t u = from; u < to; u++)
+        pair_across(w->sum_rows + first * w->hiddens + u * rows, sums + u * w->hiddens, hidden);
+    for (ptrdiff_t u = from; u < to; u += PAIRED)
+        pair_down(w->sum_columns + (first + u / PAIRED) * w->hiddens, sums + u * w->hiddens,
+                  u + 1 < to ? sums + (u + 1) * w->hiddens : NULL, hidden);
+}
+
+/* The embedding rows of position n's words, paired along the words. */
+INLINE float *words_below(const struct words_backward *call, const struct workspace *w,
+                          ptrdiff_t n) {
+    return w->grads + n * call->batch * w->dims; /* free until the products write there */
+}
+
+static void pair_words(const struct words_backward *call, const struct workspace *w, ptrdiff_t n) {
+    const struct groups *groups = &w->groups[n];
+    ptrdiff_t dim = call->dim;
+    float *to = words_below(call, w, n);
+    for (ptrdiff_t u = 0; u < groups->count; u += PAIRED, to += w->dims) {
+        if (u + ROWS_AHEAD < groups->count)
+            row_prefetch(call->embedding + groups->distinct[u + ROWS_AHEAD] * dim, dim);
+        const float *below =
+            u + 1 < groups->count ? call->embedding + groups->distinct[u + 1] * dim : NULL;
+        pair_down(to, call->embedding + groups->distinct[u] * dim, below, dim);
+    }
+}
+
+/* The weights of position n, paired along hidden. */
+static void pair_weights(const struct words_backward *call, const struct workspace *w,
+                         ptrdiff_t n) {
+    ptrdiff_t width = call->context * call->dim, hidden = call->hidden;
+    const float *weight = call->weight + n * call->dim;
+    float *to = w->weight_words + n * hidden * w->dims;
+    for (ptrdiff_t h = 0; h < hidden; h += PAIRED, to += w->dims)
+        pair_down(to, weight + h * width, h + 1 < hidden ? weight + (h + 1) * width : NULL,
+                  call->dim);
+}
+
+/* Pack one panel of position n's weights and of its words' embedding rows. */
+static void pack_position(const struct words_backward *call, const struct workspace *w,
+                          ptrdiff_t n, ptrdiff_t panel) {
+    ptrdiff_t dim = call->dim, hidden = call->hidden, count = w->groups[n].count;
+    float *weights = w->weights + n * w->packed_size, *rows = w->rows + n * call->batch * w->dims;
+    if (call->precision == PRECISION_BFLOAT16) {
+        FASTNPLM_NAME(pack_columns)(w->weight_words + n * hidden * w->dims, w->dims, NULL,
+                                    words_of(hidden), dim, panel, weights);
+        FASTNPLM_NAME(pack_columns)(words_below(call, w, n), w->dims, NULL, words_of(count), dim,
+                                    panel, rows);
+        return;
+    }
+    FASTNPLM_NAME(pack_columns)(call->weight + n * dim, call->context * dim, NULL, hidden, dim,
+                                panel, weights);
+    FASTNPLM_NAME(pack_columns)(call->embedding, dim, w->groups[n].distinct, count, dim, panel,
+                                rows);
+}
+
 /* The two products of position n: of its weights, and of its distinct words' embedding rows. */
 static struct product weight_product(const struct words_backward *call, const struct workspace *w,
                                      ptrdiff_t n) {
+    int pairs = call->precision == PRECISION_BFLOAT16;
     return (struct product){
         .rows = call->hidden,
         .columns = call->dim,
-        .depth = w->groups[n].count,
-        .a = sums_of(w, n, call->batch),
+        .depth = pairs ? words_of(w->groups[n].count) : w->groups[n].count,
+        .a = pairs ? w->sum_columns + n * call->batch * w->hiddens : sums_of(w, n, call->batch),
+        .pairs = pairs,
         .a_row = 1,
         .a_depth = w->hiddens,
         .packed = w->rows + n * call->batch * w->dims,
@@ -173,12 +272,14 @@ static struct product weight_product(const struct words_backward *call, const st
 
 static struct product row_product(const struct words_backward *call, const struct workspace *w,
                                   ptrdiff_t n) {
+    int pairs = call->precision == PRECISION_BFLOAT16;
     return (struct product){
         .rows = w->groups[n].count,
         .columns = w->dims,
-        .depth = call->hidden,
-        .a = sums_of(w, n, call->batch),
-        .a_row = w->hiddens,
+        .depth = pairs ? words_of(call->hidden) : call->hidden,
+        .a = pairs ? w->sum_rows + n * call->batch * w->hiddens : sums_of(w, n, call->batch),
+        .a_row = pairs ? words_of(call->hidden) : w->hiddens,
+        .pairs = pairs,
         .a_depth = 1,
         .packed = w->weights + n * w->packed_size,
         .out = w->grads + n * call->batch * w->dims,
@@ -210,11 +311,12 @@ static struct groups group_words(const struct words_backward *call, const struct
 }
 
 int FASTNPLM_NAME(words_backward)(const struct words_backward *call) {
-    enum { WORDS = 32 }; /* whose gradients are summed as one item of work */
+    enum { WORDS = 32 }; /* whose gradients are summed as one item of work: whole pairs */
     ptrdiff_t batch = call->batch, context = call->context, dim = call->dim;
     ptrdiff_t hidden = call->hidden, width = context * dim, panels = panel_count(dim);
+    const struct words_scratch size = {batch, context, dim, hidden, call->precision, 0};
     struct workspace w;
-    lay_out(&w, (uintptr_t)call->scratch, batch, context, dim, hidden);
+    lay_out(&w, (uintptr_t)call->scratch, &size);
     struct groups all = {0};
     struct tanh_backward tanh_call = {
         .values = call->values,
@@ -239,22 +341,21 @@ int FASTNPLM_NAME(words_backward)(const struct words_backward *call) {
             all = group_words(call, &w);
         }
         for (ptrdiff_t n = 0; n < context; n++) {
-            ptrdiff_t items = (w.groups[n].count + WORDS - 1) / WORDS;
+            ptrdiff_t count = w.groups[n].count, items = (count + WORDS - 1) / WORDS;
 #pragma omp for schedule(dynamic) nowait
-            for (ptrdiff_t item = 0; item < items; item++)
-                for (ptrdiff_t u = item * WORDS;
-                     u < w.groups[n].count && u < (item + 1) * WORDS; u++)
-                    sum_gradients(call, &w, n, u);
+            for (ptrdiff_t item = 0; item < items; item++) {
+                ptrdiff_t end = (item + 1) * WORDS;
+                sum_words(call, &w, n, item * WORDS, end < count ? end : count);
+            }
+        }
+        if (call->precision == PRECISION_BFLOAT16) {
+#pragma omp for schedule(dynamic)
+            for (ptrdiff_t item = 0; item < 2 * context; item++)
+                (item % 2 ? pair_words : pair_weights)(call, &w, item / 2);
         }
 #pragma omp for schedule(dynamic)
-        for (ptrdiff_t item = 0; item < context * panels; item++) {
-            ptrdiff_t n = item / panels, panel = item % panels;
-            FASTNPLM_NAME(pack_columns)(call->weight + n * dim, width, NULL, hidden, dim, panel,
-                                        w.weights + n * w.packed_size);
-            FASTNPLM_NAME(pack_columns)(call->embedding, dim, w.groups[n].distinct,
-                                        w.groups[n].count, dim, panel,
-                                        w.rows + n * batch * w.dims);
-        }
+        for (ptrdiff_t item = 0; item < context * panels; item++)
+            pack_position(call, &w, item / panels, item % panels);
         for (ptrdiff_t n = 0; n < context; n++) {
             struct product of_weight = weight_product(call, &w, n);
             struct product of_rows = row_product(call, &w, n);

@@ -36,7 +36,10 @@ class Settings:
     seed : of the order of the examples, the noise and the dropout
     threads : None means the processors this process may use; never changes a bit of the result
     kernels : "auto", "native", "numba" or "reference"
-    precision : "float32" or "bf16"; buffer_mib : room for the B x V scores of a step
+    precision : "float32" or "bf16": operands of the products of the exact output layer and of the
+        first hidden layer (not where inputs are dropped, tied or connected directly) are rounded
+        to bfloat16; sums, weights and updates stay float32
+    buffer_mib : room for the B x V scores of a step
     init_vectors : word2vec file whose vectors the embedding begins with, where it has the words
     quiet : show nothing
     """

@@ -47,7 +47,8 @@ class Step:
     optimizer : Optimizer or its name
     kernels : name of a kernel module
     threads : None means the processors this process may use
-    precision : "float32" or "bf16" (products of the output layer; master weights float32)
+    precision : "float32" or "bf16" (products of the output layer, if exact, and of the first
+        hidden layer from words; sums, weights and updates are float32)
     buffer_mib : room for the B x V scores; beyond it they are computed twice
     dropout : share of the hidden units dropped; input_dropout : of the embeddings' elements;
     word_dropout : of the context words, replaced by the unknown word
@@ -86,6 +87,7 @@ class Step:
         self._word_limit = min(round(word_dropout * 256), 255)
         self._clip = clip
         self._smoothing = losses.LabelSmoothing(label_smoothing, network.vocabulary)
+        self._precision = precision
         self._output = network.loss.layer(
             network.vocabulary, network.features, batch_size, self.kernels, self.threads,
             precision, buffer_mib,
@@ -119,8 +121,8 @@ class Step:
         else:
             self._scratch = losses.floating_scratch(
                 self.kernels.words_scratch(
-                    batch_size, network.context, network.dim, network.hidden,
-                    threads=self.threads,
+                    batch_size, network.context, network.dim, network.hidden, self._precision,
+                    self.threads,
                 )
             )  # fmt: skip
         if network.direct:
@@ -218,7 +220,7 @@ class Step:
         else:
             kernels.words_forward(
                 contexts, network.embedding, layers[0].weight, layers[0].bias, self._scratch,
-                layers[0].tanh[:batch], threads=threads,
+                layers[0].tanh[:batch], self._precision, threads=threads,
             )  # fmt: skip
             layers[0].finish_forward(None, batch, self.generator)
         for below, layer in itertools.pairwise(layers):
@@ -291,7 +293,7 @@ class Step:
             kernels.words_backward(
                 contexts, first.tanh[:batch], first.weight, rule, hyper, self._scratch,
                 first.start_backward(batch), first.grad_weight, first.grad_bias,
-                network.embedding, slots["embedding"], threads=threads,
+                network.embedding, slots["embedding"], self._precision, threads=threads,
             )  # fmt: skip
             return
         grad_inputs = self._grad_inputs[:batch]

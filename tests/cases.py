@@ -340,6 +340,10 @@ def bf16_cases(large):
     for batch, width, limit in large_sizes if large else [(1, 31, 11), (33, 17, 67)]:
         yield _softmax_case(batch, width, limit, "sgd", precision="bf16")
         yield _softmax_case(batch, width, limit, "adam", ignored="some", precision="bf16")
+    for case in _layer_cases():
+        if case.kernel.startswith("words") and large == (case.inputs["contexts"].size > 200):
+            inputs = case.inputs | {"precision": "bf16"}
+            yield dataclasses.replace(case, label=f"{case.label} bf16", inputs=inputs)
 
 
 def _softmax_other_cases():

@@ -88,7 +88,8 @@ def scratch_bytes(module, kernel, arguments, threads, keep):
         return module.negative_step_scratch(batch, arguments["block"], negatives, hidden, threads)
     batch, context = arguments["contexts"].shape
     dim = arguments["embedding"].shape[1]
-    return module.words_scratch(batch, context, dim, len(arguments["weight"]), threads)
+    precision = arguments.get("precision", "float32")
+    return module.words_scratch(batch, context, dim, len(arguments["weight"]), precision, threads)
 
 
 @functools.cache
@@ -167,7 +168,7 @@ def judge_bf16(case, subject):
         got = subject[name]
         _compare_special(where, got, values)
         rounded = terms.copy()
-        if name.startswith("output_"):
+        if name.startswith(("output_", "embedding")):
             rounded -= np.abs(case.updated[name].astype(np.float64)) * (1 - 2.0**-9)
         every = np.isfinite(values)
         error = _error(got, values, every)

@@ -89,7 +89,7 @@ _run = options(
         type=click.Choice(["float32", "bf16"]),
         default="float32",
         show_default=True,
-        help="Of the products of the output layer.",
+        help="Of the matrix products; bf16 is faster where the processor has it.",
     ),
     click.option(
         "--buffer-mib",

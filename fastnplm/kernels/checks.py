@@ -104,8 +104,9 @@ def layer_backward(
     )
 
 
-def words_forward(floats, contexts, embedding, weight, bias, scratch, hidden, size):
+def words_forward(floats, contexts, embedding, weight, bias, scratch, hidden, precision, size):
     array("embedding", embedding, floats, (None, None))
+    contract.precision(precision, embedding.dtype)
     kind = embedding.dtype
     ids("contexts", contexts, len(embedding), (None, None))
     array("weight", weight, kind, (None, contexts.shape[1] * embedding.shape[1]))
@@ -131,10 +132,12 @@ def words_backward(
     grad_bias,
     embedding,
     slots,
+    precision,
     size,
 ):
     count = contract.rule(rule, hyper)
     array("embedding", embedding, floats, (None, None), written=True)
+    contract.precision(precision, embedding.dtype)
     kind = embedding.dtype
     array("slots", slots, kind, (count, *embedding.shape), written=True)
     ids("contexts", contexts, len(embedding), (None, None))

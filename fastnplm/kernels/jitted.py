@@ -149,18 +149,31 @@ def layer_backward(
         np.matmul(grad_hidden, weight, out=grad_inputs)
 
 
-def words_scratch(batch, context, dim, hidden, threads=1):
+def words_scratch(batch, context, dim, hidden, precision="float32", threads=1):
     """As ``reference.words_scratch``."""
-    return pieces_bytes((batch, context * dim), (batch, context * dim))
+    return pieces_bytes(*_words_shapes(batch, context * dim, hidden, precision))
 
 
-def words_forward(contexts, embedding, weight, bias, scratch, hidden, threads=1):
+def _words_shapes(batch, width, hidden, precision):
+    """Inputs and their gradient; for bf16 the rounded weight and gradient of tanh's argument."""
+    shapes = [(batch, width), (batch, width)]
+    return [*shapes, (hidden, width), (batch, hidden)] if precision == "bf16" else shapes
+
+
+def words_forward(
+    contexts, embedding, weight, bias, scratch, hidden, precision="float32", threads=1
+):
     """As ``reference.words_forward``."""
-    size = _words_bytes(contexts, embedding)
-    checks.words_forward(FLOAT, contexts, embedding, weight, bias, scratch, hidden, size)
-    (inputs,) = pieces(scratch, (len(contexts), weight.shape[1]))
+    size = _words_bytes(contexts, embedding, weight, precision)
+    checks.words_forward(FLOAT, contexts, embedding, weight, bias, scratch, hidden, precision, size)
+    shapes = _words_shapes(len(contexts), weight.shape[1], len(weight), precision)
+    inputs, _, *rounded = pieces(scratch, *shapes)
     rows = inputs.reshape(contexts.size, embedding.shape[1])
     loops().gather_rows(contexts.reshape(-1), embedding, rows)
+    if rounded:
+        loops().round_bf16(inputs.reshape(-1), inputs.reshape(-1))
+        loops().round_bf16(weight.reshape(-1), rounded[0].reshape(-1))
+        weight = rounded[0]
     with SILENT():
         np.matmul(inputs, weight.T, out=hidden)
     loops().bias_tanh(bias, hidden)
@@ -178,6 +191,7 @@ def words_backward(
     grad_bias,
     embedding,
     slots,
+    precision="float32",
     threads=1,
 ):
     """As ``reference.words_backward``."""
@@ -194,22 +208,30 @@ def words_backward(
         grad_bias,
         embedding,
         slots,
-        _words_bytes(contexts, embedding),
+        precision,
+        _words_bytes(contexts, embedding, weight, precision),
     )
-    shape, by_word = (len(contexts), weight.shape[1]), (contexts.size, embedding.shape[1])
-    inputs, grad_inputs = pieces(scratch, shape, shape)
+    by_word = (contexts.size, embedding.shape[1])
+    shapes = _words_shapes(len(contexts), weight.shape[1], len(weight), precision)
+    inputs, grad_inputs, *rounded = pieces(scratch, *shapes)
     words = contexts.reshape(-1)
     loops().gather_rows(words, embedding, inputs.reshape(by_word))
     loops().tanh_backward(hidden, grad_bias, grad_hidden)
+    grad = grad_hidden
+    if rounded:
+        loops().round_bf16(inputs.reshape(-1), inputs.reshape(-1))
+        for values, near in zip((weight, grad_hidden), rounded, strict=True):
+            loops().round_bf16(values.reshape(-1), near.reshape(-1))
+        weight, grad = rounded
     with SILENT():
-        np.matmul(grad_hidden.T, inputs, out=grad_weight)
-        np.matmul(grad_hidden, weight, out=grad_inputs)
+        np.matmul(grad.T, inputs, out=grad_weight)
+        np.matmul(grad, weight, out=grad_inputs)
     grads = grad_inputs.reshape(by_word)
     loops().scatter_update(words, grads, *step_of(rule, hyper), embedding, *two_slots(slots))
 
 
-def _words_bytes(contexts, embedding):
+def _words_bytes(contexts, embedding, weight, precision):
     """What ``words_scratch`` answers for these; 0 for what the checks will refuse."""
-    if getattr(contexts, "ndim", 0) != 2 or getattr(embedding, "ndim", 0) != 2:
+    if any(getattr(array, "ndim", 0) != 2 for array in (contexts, embedding, weight)):
         return 0
-    return words_scratch(*contexts.shape, embedding.shape[1], 0)
+    return words_scratch(*contexts.shape, embedding.shape[1], len(weight), precision)

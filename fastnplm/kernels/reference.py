@@ -199,26 +199,31 @@ def layer_backward(
         np.matmul(grad_hidden, weight, out=grad_inputs)
 
 
-def words_scratch(batch, context, dim, hidden, threads=1):
+def words_scratch(batch, context, dim, hidden, precision="float32", threads=1):
     """Bytes of scratch that ``words_forward`` and ``words_backward`` need."""
     return 0
 
 
-def words_forward(contexts, embedding, weight, bias, scratch, hidden, threads=1):
+def words_forward(
+    contexts, embedding, weight, bias, scratch, hidden, precision="float32", threads=1
+):
     """The hidden layer from word ids: ``tanh(weight @ concat(embedding[context]) + bias)``.
 
     A kernel may project each distinct word of a context position once and sum the projections:
     the same sum in another order.
 
     contexts : int32 (B, N), each in [0, V); embedding : (V, M); weight : (H, N*M);
-    bias : (H,); hidden : (B, H), written. Raises IndexError for a bad id.
+    bias : (H,); hidden : (B, H), written; precision : "float32", or "bf16": embedding and weight
+    are rounded to bfloat16 for the product, which is summed in float32.
+    Raises IndexError for a bad id.
     """
-    checks.words_forward(_FLOATS, contexts, embedding, weight, bias, scratch, hidden, 0)
+    checks.words_forward(_FLOATS, contexts, embedding, weight, bias, scratch, hidden, precision, 0)
+    rounded = _rounding(precision)
     batch, context = contexts.shape
     dim = embedding.shape[1]
     inputs = np.empty((batch, context * dim), dtype=embedding.dtype)
     gather_rows(contexts.reshape(-1), embedding, inputs.reshape(batch * context, dim))
-    layer_forward(inputs, weight, bias, hidden)
+    layer_forward(rounded(inputs), rounded(weight), bias, hidden)
 
 
 def words_backward(
@@ -233,6 +238,7 @@ def words_backward(
     grad_bias,
     embedding,
     slots,
+    precision="float32",
     threads=1,
 ):
     """Backward through ``words_forward``; the embedding's touched rows take their step.
@@ -242,6 +248,8 @@ def words_backward(
 
     grad_hidden : (B, H), changed into the gradient of tanh's argument; grad_weight : (H, N*M) and
     grad_bias : (H,), written; embedding : (V, M) and slots : (S, V, M), updated.
+    precision : with "bf16" the gradient of tanh's argument (summed over the examples of a word or
+    not), embedding and weight are rounded for the products; grad_bias and the step are not.
     Raises IndexError for a bad id; nothing has then changed.
     """
     checks.words_backward(
@@ -257,15 +265,21 @@ def words_backward(
         grad_bias,
         embedding,
         slots,
+        precision,
         0,
     )
+    rounded = _rounding(precision)
     batch, context = contexts.shape
     dim = embedding.shape[1]
     inputs = np.empty((batch, context * dim), dtype=embedding.dtype)
     flat = contexts.reshape(-1)
     gather_rows(flat, embedding, inputs.reshape(batch * context, dim))
     grad_inputs = np.empty_like(inputs)
-    layer_backward(inputs, hidden, weight, grad_hidden, grad_weight, grad_bias, grad_inputs)
+    tanh_backward(hidden, grad_bias, grad_hidden)
+    grad = rounded(grad_hidden)
+    with _SILENT():
+        np.matmul(grad.T, rounded(inputs), out=grad_weight)
+        np.matmul(grad, rounded(weight), out=grad_inputs)
     scatter_update(flat, grad_inputs.reshape(len(flat), dim), rule, hyper, embedding, slots)
 
 
@@ -355,7 +369,7 @@ def softmax_step(
         0,
     )
     vocabulary, dtype = len(output_weight), output_weight.dtype
-    rounded = _round_bf16 if precision == "bf16" else _same
+    rounded = _rounding(precision)
     hidden = rounded(hidden)
     log_normalizer, target_score = _log_normalizer(
         hidden, targets, rounded, output_weight, output_bias
@@ -590,6 +604,11 @@ def _round_bf16(values):
     carry = np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
     kept = (bits + carry) & np.uint32(0xFFFF0000)
     return np.where(np.isnan(values), values, kept.view(np.float32))
+
+
+def _rounding(precision):
+    """What happens to the operands of a product."""
+    return _round_bf16 if precision == "bf16" else _same
 
 
 def _same(values):
