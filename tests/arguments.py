@@ -155,7 +155,7 @@ def good(kernel: str, chance: random.Random) -> dict[str, object]:
 def scratch_bytes(kernel: str, sizes: dict[str, int], arguments: dict) -> int:
     if kernel.startswith("words"):
         return native.words_scratch(
-            sizes["B"], sizes["N"], sizes["M"], sizes["H"], arguments["threads"]
+            sizes["B"], sizes["N"], sizes["M"], sizes["H"], threads=arguments["threads"]
         )
     if kernel == "softmax_step":
         return native.softmax_step_scratch(
