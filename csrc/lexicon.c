@@ -80,18 +80,33 @@ static inline size_t home(word_key key, size_t length, size_t slot_count) {
 /* ---- memory ----------------------------------------------------------------------------- */
 
 /* Zeroed slots, on large pages where the system has them: a table is read at random places, and
- * looking up the page took most of the time of it. */
+ * looking up the page took most of the time of it. Pages of the system's own come zeroed. */
 static slot *new_slots(size_t count) {
 #if defined(__linux__)
     size_t bytes = count * sizeof(slot);
-    if (bytes >= LARGE_PAGE) {
-        void *slots;
-        if (posix_memalign(&slots, LARGE_PAGE, bytes)) return NULL;
-        madvise(slots, bytes, MADV_HUGEPAGE);
-        return memset(slots, 0, bytes);
+    if (bytes >= LARGE_PAGE) { /* both are powers of two */
+        char *room = mmap(NULL, bytes + LARGE_PAGE, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (room == MAP_FAILED) return NULL;
+        size_t before = (LARGE_PAGE - (uintptr_t)room % LARGE_PAGE) % LARGE_PAGE;
+        if (before) munmap(room, before);
+        if (before < LARGE_PAGE) munmap(room + before + bytes, LARGE_PAGE - before);
+        madvise(room + before, bytes, MADV_HUGEPAGE);
+        return (slot *)(room + before);
     }
 #endif
     return calloc(count, sizeof(slot));
+}
+
+static void free_slots(slot *slots, size_t count) {
+#if defined(__linux__)
+    if (slots && count * sizeof(slot) >= LARGE_PAGE) {
+        munmap(slots, count * sizeof(slot));
+        return;
+    }
+#endif
+    (void)count;
+    free(slots);
 }
 
 /* ---- the table -------------------------------------------------------------------------- */
@@ -104,7 +119,7 @@ int lexicon_begin(lexicon *table) {
 }
 
 void lexicon_end(lexicon *table) {
-    free(table->slots);
+    free_slots(table->slots, table->slot_count);
     free(table->letters);
     free(table->ends);
     memset(table, 0, sizeof *table);
@@ -155,7 +170,7 @@ static int grow_slots(lexicon *table) {
         while (grown[place].length) place = (place + 1) & (count - 1);
         grown[place] = *from;
     }
-    free(table->slots);
+    free_slots(table->slots, table->slot_count);
     table->slots = grown;
     table->slot_count = count;
     return TEXT_OK;
@@ -201,19 +216,41 @@ void lexicon_find(const lexicon *table, const char *letters, const int64_t *ends
     }
 }
 
+/* Words whose slots are fetched together, before the first of them is looked up. */
+enum { TOGETHER = 32 };
+
 int lexicon_add(lexicon *table, const char *letters, const int64_t *ends, const int64_t *counts,
-                ptrdiff_t words, uint64_t part, uint64_t parts, int32_t *ids) {
-    for (ptrdiff_t number = 0; number < words; number++) {
-        const char *word = letters + (number ? ends[number - 1] : 0);
-        size_t length = (size_t)(letters + ends[number] - word);
-        word_key key = key_of(word, length, 0);
-        ids[number] = -1;
-        /* Other bits than those that choose the slot, or a part would crowd a few slots. */
-        if (parts > 1 && (spread(key, length) & 0xFFFFF) % parts != part) continue;
-        slot *at = look(table, word, length, key);
-        if (at->length == 0 && insert(table, word, length, key, &at)) return TEXT_NO_MEMORY;
-        ids[number] = at->id;
-        at->count += counts[number];
+                ptrdiff_t words, int64_t least, uint64_t part, uint64_t parts, int32_t *ids) {
+    word_key keys[TOGETHER];
+    const char *all = words ? letters + ends[words - 1] : letters;
+    for (ptrdiff_t first = 0; first < words; first += TOGETHER) {
+        ptrdiff_t stop = words - first < TOGETHER ? words : first + TOGETHER;
+        const char *begin = letters + (first ? ends[first - 1] : 0);
+        const char *word = begin;
+        for (ptrdiff_t number = first; number < stop; number++) {
+            size_t length = (size_t)(letters + ends[number] - word);
+            keys[number - first] = key_of(word, length, all - word);
+            PREFETCH(table->slots + home(keys[number - first], length, table->slot_count));
+            word += length;
+        }
+        word = begin;
+        for (ptrdiff_t number = first; number < stop; number++) {
+            size_t length = (size_t)(letters + ends[number] - word);
+            word_key key = keys[number - first];
+            ids[number] = -1;
+            /* Other bits than those that choose the slot, or a part would crowd a few slots. */
+            if (parts == 1 || (spread(key, length) & 0xFFFFF) % parts == part) {
+                slot *at = look(table, word, length, key);
+                if (at->length == 0 && counts[number] >= least &&
+                    insert(table, word, length, key, &at))
+                    return TEXT_NO_MEMORY;
+                if (at->length) {
+                    ids[number] = at->id;
+                    at->count += counts[number];
+                }
+            }
+            word += length;
+        }
     }
     return TEXT_OK;
 }
@@ -410,46 +447,136 @@ int lexicon_read(lexicon *table, const char *text, ptrdiff_t size, const reading
 /* ---- order ------------------------------------------------------------------------------ */
 
 typedef struct {
-    int64_t count;
+    uint64_t count;
     uint64_t begins; /* the first bytes, the first one highest: most words differ there */
-    const char *word;
-    size_t length;
-    int32_t id;
+    const slot *at;
 } entry;
 
-static int compare(const void *left, const void *right) {
-    const entry *a = left, *b = right;
-    if (a->count != b->count) return a->count > b->count ? -1 : 1;
-    if (a->begins != b->begins) return a->begins < b->begins ? -1 : 1;
-    size_t shared = a->length < b->length ? a->length : b->length;
-    int sign = memcmp(a->word, b->word, shared);
-    if (sign) return sign;
-    return a->length < b->length ? -1 : a->length > b->length;
+static inline uint64_t first_bytes(const lexicon *table, const slot *at) {
+    uint64_t begins;
+    memcpy(&begins, at->length > OWN_KEY ? table->letters + at->key[1] : (const char *)at->key, 8);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    begins = __builtin_bswap64(begins);
+#endif
+    return begins;
+}
+
+/* Sort by some bits of `begins` (rising) or of `count` (falling), equal ones as they stand. */
+enum { DIGIT = 12, DIGITS = 1 << DIGIT, BEGINS_SORTED = 4 * DIGIT };
+
+static inline size_t digit_of(const entry *of, int by_count, int shift) {
+    return ((by_count ? ~of->count : of->begins) >> shift) & (DIGITS - 1);
+}
+
+static void sort_by_digit(const entry *from, entry *to, size_t size, int by_count, int shift) {
+    size_t place[DIGITS] = {0}, before = 0;
+    for (size_t i = 0; i < size; i++) place[digit_of(from + i, by_count, shift)]++;
+    for (int digit = 0; digit < DIGITS; digit++) {
+        size_t here = place[digit];
+        place[digit] = before;
+        before += here;
+    }
+    for (size_t i = 0; i < size; i++) to[place[digit_of(from + i, by_count, shift)]++] = from[i];
+}
+
+static int compare(const lexicon *table, const entry *a, const entry *b) {
+    size_t left = a->at->length, right = b->at->length;
+    int sign = memcmp(word_of(table, a->at->id), word_of(table, b->at->id),
+                      left < right ? left : right);
+    return sign ? sign : left < right ? -1 : left > right;
+}
+
+/* Heap sort of words that agree in count and first bytes: needs no memory and has no bad case. */
+static void sort_words(const lexicon *table, entry *words, size_t size) {
+    for (size_t start = size / 2, end = size; end > 1;) {
+        if (start) {
+            start--;
+        } else {
+            entry last = words[--end];
+            words[end] = words[0];
+            words[0] = last;
+        }
+        entry moved = words[start];
+        size_t root = start, child;
+        while ((child = 2 * root + 1) < end) {
+            if (child + 1 < end && compare(table, words + child, words + child + 1) < 0) child++;
+            if (compare(table, &moved, words + child) >= 0) break;
+            words[root] = words[child];
+            root = child;
+        }
+        words[root] = moved;
+    }
 }
 
 int lexicon_order(const lexicon *table, int32_t first, int64_t least, int32_t *order,
                   ptrdiff_t *found) {
     size_t kept = 0, next = 0;
+    uint64_t highest = 0;
     for (size_t place = 0; place < table->slot_count; place++) {
         const slot *at = table->slots + place;
         kept += at->length && at->id >= first && at->count >= least;
     }
-    entry *entries = malloc((kept ? kept : 1) * sizeof *entries);
+    entry *entries = malloc((kept ? kept : 1) * 2 * sizeof *entries), *spare = entries + kept;
     if (!entries) return TEXT_NO_MEMORY;
     for (size_t place = 0; place < table->slot_count; place++) {
         const slot *at = table->slots + place;
         if (at->length == 0 || at->id < first || at->count < least) continue;
-        const char *word = word_of(table, at->id);
-        uint64_t begins = 0;
-        for (size_t i = 0; i < 8; i++)
-            begins = begins << 8 | (i < at->length ? (unsigned char)word[i] : 0);
-        entries[next++] = (entry){at->count, begins, word, at->length, at->id};
+        entries[next++] = (entry){(uint64_t)at->count, first_bytes(table, at), at};
+        highest |= (uint64_t)at->count;
     }
-    qsort(entries, kept, sizeof *entries, compare);
-    for (size_t place = 0; place < kept; place++) order[place] = entries[place].id;
+    entry *sorted = entries;
+    /* The last digits first: of the first bytes, then of the count. */
+    int of_begins = BEGINS_SORTED / DIGIT, step = 0;
+    for (; step < of_begins || highest >> (step - of_begins) * DIGIT; step++) {
+        int by_count = step >= of_begins;
+        int shift = by_count ? (step - of_begins) * DIGIT : 64 - BEGINS_SORTED + step * DIGIT;
+        sort_by_digit(sorted, spare, kept, by_count, shift);
+        entry *other = sorted;
+        sorted = spare;
+        spare = other;
+        if (by_count && shift + DIGIT >= 64) break;
+    }
+    for (size_t begin = 0, end; begin < kept; begin = end) {
+        uint64_t begins = sorted[begin].begins >> (64 - BEGINS_SORTED);
+        for (end = begin + 1; end < kept && sorted[end].count == sorted[begin].count &&
+                              sorted[end].begins >> (64 - BEGINS_SORTED) == begins;)
+            end++;
+        sort_words(table, sorted + begin, end - begin);
+    }
+    for (size_t place = 0; place < kept; place++) order[place] = sorted[place].at->id;
     free(entries);
     *found = (ptrdiff_t)kept;
     return TEXT_OK;
+}
+
+/* ---- words as lines --------------------------------------------------------------------- */
+
+static size_t digits_of(int64_t number, char *last) {
+    size_t count = 0;
+    do {
+        last[-(ptrdiff_t)count++] = (char)('0' + number % 10);
+    } while (number /= 10);
+    return count;
+}
+
+size_t lexicon_lines(const lexicon *table, const int32_t *ids, const int64_t *counts,
+                     ptrdiff_t size, char *out) {
+    char *start = out;
+    for (ptrdiff_t i = 0; i < size; i++) {
+        const char *word = word_of(table, ids[i]);
+        size_t length = (size_t)(table->letters + table->ends[ids[i]] - word);
+        memcpy(out, word, length);
+        out += length;
+        if (counts) {
+            char digits[20];
+            size_t many = digits_of(counts[i], digits + 19);
+            *out++ = '\t';
+            memcpy(out, digits + 20 - many, many);
+            out += many;
+        }
+        *out++ = '\n';
+    }
+    return (size_t)(out - start);
 }
 
 /* ---- final ids -------------------------------------------------------------------------- */

@@ -51,10 +51,11 @@ size_t lexicon_memory(const lexicon *table);
 /* How often each word was met; counts: (words,), written. */
 void lexicon_counts(const lexicon *table, int64_t *counts);
 
-/* Add words with their counts; those whose hash is not `part` modulo `parts` get the id -1.
+/* Add words with their counts. The id -1 is given to those whose hash is not `part` modulo `parts`,
+ * and to those that are not there and have a count below `least`: they are not added.
  * ends: (words,) places in letters; ids: (words,), written. */
 int lexicon_add(lexicon *table, const char *letters, const int64_t *ends, const int64_t *counts,
-                ptrdiff_t words, uint64_t part, uint64_t parts, int32_t *ids);
+                ptrdiff_t words, int64_t least, uint64_t part, uint64_t parts, int32_t *ids);
 
 /* Ids of words, -1 for those that are not there. ends, ids: (words,) as above. */
 void lexicon_find(const lexicon *table, const char *letters, const int64_t *ends, ptrdiff_t words,
@@ -69,6 +70,12 @@ int lexicon_read(lexicon *table, const char *text, ptrdiff_t size, const reading
  * order: room for all words; *found is set. */
 int lexicon_order(const lexicon *table, int32_t first, int64_t least, int32_t *order,
                   ptrdiff_t *found);
+
+/* The words with these ids in this order, each with a tab, its count and a line end behind it, or,
+ * where counts is NULL, with the line end alone. Returns the number of bytes. out: room for the
+ * words and 21 bytes more for each. */
+size_t lexicon_lines(const lexicon *table, const int32_t *ids, const int64_t *counts,
+                     ptrdiff_t size, char *out);
 
 /* Replace ids by table[id] (words entries): out is uint16 or int32, (size,).
  * Returns the place of the first id outside the table, or size; *met counts `wanted` in out. */

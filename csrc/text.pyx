@@ -3,6 +3,8 @@
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 
@@ -28,12 +30,14 @@ cdef extern from "lexicon.h" nogil:
     void lexicon_counts(const lexicon *table, int64_t *counts)
     size_t lexicon_memory(const lexicon *table)
     int lexicon_add(lexicon *table, const char *letters, const int64_t *ends,
-                    const int64_t *counts, Py_ssize_t words, uint64_t part, uint64_t parts,
-                    int32_t *ids)
+                    const int64_t *counts, Py_ssize_t words, int64_t least, uint64_t part,
+                    uint64_t parts, int32_t *ids)
     void lexicon_find(const lexicon *table, const char *letters, const int64_t *ends,
                       Py_ssize_t words, int32_t *ids)
     int lexicon_read(lexicon *table, const char *text, Py_ssize_t size, const reading *how,
                      int32_t *ids, tally *seen)
+    size_t lexicon_lines(const lexicon *table, const int32_t *ids, const int64_t *counts,
+                         Py_ssize_t size, char *out)
     int lexicon_order(const lexicon *table, int32_t first, int64_t least, int32_t *order,
                       Py_ssize_t *found)
     Py_ssize_t recode_16(const int32_t *ids, Py_ssize_t size, const int32_t *table,
@@ -46,10 +50,10 @@ _SEPARATORS = b" \t\n\r\v\f\0"
 
 
 cdef int _check_ends(const unsigned char[::1] letters, const int64_t[::1] ends) except -1:
-    cdef int64_t before = 0
+    cdef int64_t before = 0, size = letters.shape[0], most = 0xFFFFFFFF
     cdef Py_ssize_t word
     for word in range(ends.shape[0]):
-        if not before < ends[word] <= min(letters.shape[0], before + 0xFFFFFFFF):
+        if ends[word] <= before or ends[word] > size or ends[word] - before > most:
             raise ValueError(f"word {word} is empty or ends outside the letters")
         before = ends[word]
     return 0
@@ -60,6 +64,8 @@ cdef class Lexicon:
 
     cdef lexicon table
     cdef reading how
+    cdef int32_t *found  # ids of the block that was read last: kept, for memory once touched
+    cdef size_t room
     cdef readonly int end
 
     def __cinit__(self):
@@ -68,6 +74,7 @@ cdef class Lexicon:
 
     def __dealloc__(self):
         lexicon_end(&self.table)
+        free(self.found)
 
     def __init__(self, words=RESERVED_WORDS, unknown=0, int start=1, int end=2, bint fixed=False,
                  str reserved="reject", bint characters=False):
@@ -130,7 +137,7 @@ cdef class Lexicon:
         return words
 
     def add(self, const unsigned char[::1] letters, const int64_t[::1] ends,
-            const int64_t[::1] counts, uint64_t part=0, uint64_t parts=1):
+            const int64_t[::1] counts, uint64_t part=0, uint64_t parts=1, int64_t least=0):
         cdef Py_ssize_t words = ends.shape[0]
         cdef int code
         if counts.shape[0] != words or part >= parts:
@@ -141,7 +148,7 @@ cdef class Lexicon:
         if words:
             with nogil:
                 code = lexicon_add(&self.table, <const char *>&letters[0], &ends[0], &counts[0],
-                                   words, part, parts, &view[0])
+                                   words, least, part, parts, &view[0])
             if code:
                 raise MemoryError("no memory for more words")
         return ids
@@ -169,6 +176,40 @@ cdef class Lexicon:
             raise MemoryError("no memory to sort the words")
         return order[:found]
 
+    def lines(self, const int32_t[::1] ids, counts=None):
+        """The words with these ids, a line each, as bytes; with a tab and its count, if given."""
+        cdef Py_ssize_t size = ids.shape[0], place
+        cdef const int64_t[::1] met
+        cdef const int64_t *first = NULL
+        cdef size_t room = 0
+        cdef char *out
+        if counts is not None:
+            met = counts
+            if met.shape[0] != size:
+                raise ValueError("each word needs a count")
+            for place in range(size):
+                if met[place] < 0:
+                    raise ValueError(f"count {met[place]} at {place} is negative")
+        if size == 0:
+            return b""
+        for place in range(size):
+            if not 0 <= <Py_ssize_t>ids[place] < <Py_ssize_t>self.table.words:
+                raise IndexError(f"id {ids[place]} at {place}: there are {len(self)} words")
+        if counts is not None:
+            first = &met[0]
+        for place in range(size):
+            room += self.table.ends[ids[place]] - (
+                self.table.ends[ids[place] - 1] if ids[place] else 0) + 21
+        out = <char *>malloc(room)
+        if not out:
+            raise MemoryError("no memory for the words")
+        try:
+            with nogil:
+                room = lexicon_lines(&self.table, &ids[0], first, size, out)
+            return PyBytes_FromStringAndSize(out, room)
+        finally:
+            free(out)
+
     def encode(self, bytes data):
         cdef Py_ssize_t size = len(data)
         cdef const char *text = PyBytes_AS_STRING(data)
@@ -176,12 +217,22 @@ cdef class Lexicon:
         cdef int code
         if size and data[size - 1 :] not in _SEPARATORS:
             raise ValueError("a block must end with a separator")
-        ids = np.empty(size + 1, np.int32)
-        cdef int32_t[::1] view = ids
+        cdef int32_t[::1] view
+        if self.room <= <size_t>size:
+            free(self.found)
+            self.room = size + 1
+            self.found = <int32_t *>malloc(self.room * sizeof(int32_t))
+            if not self.found:
+                self.room = 0
+                raise MemoryError("no memory for the ids of a block")
         with nogil:
-            code = lexicon_read(&self.table, text, size, &self.how, &view[0], &seen)
+            code = lexicon_read(&self.table, text, size, &self.how, self.found, &seen)
         if code == TEXT_OK:
-            return Encoded(ids[:seen.tokens], seen.lines, seen.blank_lines, seen.sentences,
+            ids = np.empty(seen.tokens, np.int32)
+            view = ids
+            if seen.tokens:
+                memcpy(&view[0], self.found, seen.tokens * sizeof(int32_t))
+            return Encoded(ids, seen.lines, seen.blank_lines, seen.sentences,
                            bool(seen.ends_first), bool(seen.open_words), seen.reserved)
         if code == TEXT_BAD_UTF8:
             raise Trouble("utf-8", seen.position)

@@ -51,6 +51,20 @@ class Generation:
             return Generation(file.read(), ends, counts)
 
 
+@dataclass
+class LeftOut:
+    """Words that are too rare to be kept: how many, their tokens, and the highest count."""
+
+    types: int = 0
+    tokens: int = 0
+    highest: int = 0
+
+    def add(self, counts: np.ndarray) -> None:
+        self.types += int(np.count_nonzero(counts))
+        self.tokens += int(counts.sum())
+        self.highest = max(self.highest, int(counts.max(initial=0)))
+
+
 class Census:
     """Tables for a number of workers, and what they counted together.
 
@@ -114,43 +128,47 @@ class Census:
             for number, table in list(self._tables.items()):
                 self._spill(number, table)
                 self.spilled -= 1  # only to free its memory: this one would have fitted
-            table, types, highest, dropped = self._add_up(min_count)
+            table, left_out = self._add_up(min_count)
         else:
-            table = self._add_in_memory()
-            counts = table.counts()[_FIRST:]
-            types = int(np.count_nonzero(counts))
-            highest, dropped = int(counts.max(initial=0)), 0
+            table, left_out = self._add_in_memory(min_count)
+        counts = table.counts()
+        types = left_out.types + int(np.count_nonzero(counts[_FIRST:]))
         order = table.order(_FIRST, min_count)
         if not len(order):
+            highest = max(left_out.highest, int(counts[_FIRST:].max(initial=0)))
             raise nothing_kept(min_count, highest, types)
         if max_vocab is not None:
             order = order[: max_vocab - _FIRST]
-        counts = table.counts()
         kept = counts[order]
-        unknown = int(counts[0]) + dropped + int(counts[_FIRST:].sum()) - int(kept.sum())
+        unknown = int(counts[0]) + left_out.tokens + int(counts[_FIRST:].sum()) - int(kept.sum())
         final = np.zeros(len(table), np.int32)
         final[:_FIRST] = range(_FIRST)
         final[order] = np.arange(_FIRST, _FIRST + len(order), dtype=np.int32)
         reserved = np.array([unknown, 0, 0], np.int64)
         return Choice(self, table, order, np.concatenate([reserved, kept]), types, final)
 
-    def _add_in_memory(self) -> Any:
-        (number, first), *others = self._tables.items()
-        self._ids = {number: np.arange(len(first), dtype=np.int32)}
-        for number, table in others:
-            self._ids[number] = first.add(table.letters(), table.ends(), table.counts())
-        self._ids[next(iter(self._ids))] = np.arange(len(first), dtype=np.int32)
-        self._tables.clear()
-        return first
+    def _add_in_memory(self, min_count: int) -> tuple[Any, "LeftOut"]:
+        """A table of all words but some met less often than ``min_count``."""
+        self._ids, left_out = {}, LeftOut()
+        number, largest = max(self._tables.items(), key=lambda item: len(item[1]))
+        del self._tables[number]
+        while self._tables:
+            other, table = self._tables.popitem()
+            # What only the last table has is as rare as it is there.
+            least = 0 if self._tables else min_count
+            counts = table.counts()
+            ids = largest.add(table.letters(), table.ends(), counts, least=least)
+            left_out.add(counts[ids < 0])
+            self._ids[other] = ids
+        self._ids[number] = np.arange(len(largest), dtype=np.int32)
+        return largest, left_out
 
-    def _add_up(self, min_count: int) -> tuple[Any, int, int, int]:
-        """A table of the words met ``min_count`` times or more; then types, the highest count and
-        the tokens of the words left out."""
+    def _add_up(self, min_count: int) -> tuple[Any, "LeftOut"]:
+        """A table of the words met ``min_count`` times or more."""
         generations = [self._finished[number] for number in sorted(self._finished)]
         # At least as many parts as there were tables full of words that one table may now meet.
         parts = len(generations) + 1
-        kept = self._make()
-        types = highest = dropped = 0
+        kept, left_out = self._make(), LeftOut()
         for part in range(parts):
             table = self._make()
             for generation in generations:
@@ -162,14 +180,12 @@ class Census:
                     self._add_reserved(kept, words)
             counts = table.counts()
             counts[:_FIRST] = 0
-            types += int(np.count_nonzero(counts))
-            highest = max(highest, int(counts.max(initial=0)))
             frequent = np.flatnonzero(counts >= min_count).astype(np.int32)
-            dropped += int(counts.sum() - counts[frequent].sum())
-            spelled = [word.encode() for word in table.spell(frequent)]
+            left_out.add(counts[counts < min_count])
+            spelled = table.lines(frequent).split(b"\n")[:-1]
             ends = np.cumsum([len(word) for word in spelled], dtype=np.int64)
             kept.add(b"".join(spelled), ends, counts[frequent])
-        return kept, types, highest, dropped
+        return kept, left_out
 
     @staticmethod
     def _add_reserved(kept: Any, words: Generation) -> None:
@@ -195,8 +211,15 @@ class Choice:
     types: int
     final: np.ndarray
 
-    def words(self) -> list[str]:
-        return [*RESERVED, *self.table.spell(self.order)]
+    def words(self) -> bytes:
+        """The words by id, a line end between them."""
+        return "\n".join(RESERVED).encode() + b"\n" + self.table.lines(self.order)[:-1]
+
+    def lines(self) -> bytes:
+        """``word TAB count`` lines of all, by id."""
+        reserved = zip(RESERVED, self.counts.tolist(), strict=False)
+        head = "".join(f"{word}\t{count}\n" for word, count in reserved).encode()
+        return head + self.table.lines(self.order, self.counts[_FIRST:])
 
     def recoding(self, workers: int) -> "Recoding":
         return Recoding(self, workers)

@@ -102,6 +102,15 @@ class Lexicon:
         words = list(self._ids)
         return [words[id].decode() for id in ids.tolist()]
 
+    def lines(self, ids: np.ndarray, counts: np.ndarray | None = None) -> bytes:
+        """The words with these ids, a line each; with a tab and its count, if counts are given."""
+        words = list(self._ids)
+        spelled = [words[id] for id in ids.tolist()]
+        if counts is not None:
+            met = counts.tolist()
+            spelled = [b"%s\t%d" % pair for pair in zip(spelled, met, strict=True)]
+        return b"".join(line + b"\n" for line in spelled)
+
     def order(self, first: int, least: int) -> np.ndarray:
         """Ids from ``first`` on that were met ``least`` times or more: by falling count, ties by
         code point (which is the order of UTF-8's bytes), int32."""
@@ -110,15 +119,22 @@ class Lexicon:
         return np.array(sorted(ids.tolist(), key=lambda id: (-counts[id], words[id])), np.int32)
 
     def add(
-        self, letters: bytes, ends: np.ndarray, counts: np.ndarray, part: int = 0, parts: int = 1
+        self,
+        letters: bytes,
+        ends: np.ndarray,
+        counts: np.ndarray,
+        part: int = 0,
+        parts: int = 1,
+        least: int = 0,
     ) -> np.ndarray:
         """Count words of another table in, ``counts`` times each; returns their ids, int32.
 
-        With ``parts``, only the words that fall to ``part`` are; the others get the id -1.
+        The id -1 is given to words left out: with ``parts`` those that do not fall to ``part``,
+        and words that are not here yet and have a count below ``least``.
         """
         ids = np.full(len(ends), -1, np.int32)
-        for place, word in enumerate(_words(letters, ends)):
-            if parts == 1 or hash(word) % parts == part:
+        for place, (word, count) in enumerate(zip(_words(letters, ends), counts, strict=True)):
+            if (parts == 1 or hash(word) % parts == part) and (count >= least or word in self._ids):
                 ids[place] = self._ids[word]
         self._grow()
         taken = ids >= 0

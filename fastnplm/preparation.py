@@ -26,7 +26,7 @@ from fastnplm.source import BLOCK_BYTES, Block, Source, not_utf8, open_source
 from fastnplm.text import END, START, TextSettings, clean_block, reserved_word, split_words
 from fastnplm.threads import resolve
 from fastnplm.version import __version__
-from fastnplm.vocabulary import END_ID, Vocabulary, check_limits
+from fastnplm.vocabulary import END_ID, Vocabulary, check_limits, write_lines
 
 try:
     from fastnplm import _text as compiled
@@ -151,12 +151,17 @@ class Preparation:
                 size = len(vocabulary)
                 unknown = -1 if vocabulary.unk_id is None else vocabulary.unk_id
             dtype = "uint16" if size <= 65_536 else "int32"
-            stream = _Stream(folder / TOKENS_NAME, dtype, unknown, durable)
+            stream = _Stream(folder / TOKENS_NAME, dtype, durable)
             # Ids are rewritten in other threads while this one spells the words.
-            rewritten = pool.submit(stream.write, draft, tables, self.module.recode)
+            recoded = draft.recoded(tables, stream.dtype, unknown, self.module.recode)
+            finals = _in_order(pool, self.workers, lambda work: work(), recoded)
+            rewritten = pool.submit(stream.write, finals)
+            place = folder / VOCABULARY_NAME
             if vocabulary is None:
-                vocabulary = Vocabulary(choice.words(), choice.counts, self.settings)
-            checksum = vocabulary.save(folder / VOCABULARY_NAME)
+                checksum = write_lines(place, choice.lines(), self.settings, durable)
+                vocabulary = Vocabulary.trusted(choice.words(), choice.counts, self.settings)
+            else:
+                checksum = vocabulary.save(place)
             rewritten.result()
         for scratch in (draft.path, *folder.glob("generation-*")):
             scratch.unlink()
@@ -337,6 +342,26 @@ class _Draft:
 
             yield write
 
+    def recoded(
+        self, tables: Any, dtype: np.dtype, unknown: int, recode: Callable[..., int]
+    ) -> Iterator[Callable[[], tuple[np.ndarray, int]]]:
+        """Functions that give a stretch of final ids and how many of them are ``unknown``.
+
+        Each may be called in a thread of its own; together they are the stream, in order.
+        """
+        for generation, ids in self.pieces():
+            table = None if tables is None else tables[generation]
+
+            def final(
+                ids: np.ndarray = ids, table: np.ndarray | None = table
+            ) -> tuple[np.ndarray, int]:
+                if table is None:
+                    return ids.astype(dtype), int(np.count_nonzero(ids == unknown))
+                final = np.empty(len(ids), dtype)
+                return final, recode(ids, table, unknown, final)
+
+            yield final
+
     def pieces(self) -> Iterator[tuple[int, np.ndarray]]:
         """Generation and ids, a million at a time at most."""
         with open(self.path, "rb", buffering=0) as file:
@@ -352,23 +377,19 @@ class _Draft:
 class _Stream:
     """``tokens.bin`` while it is written; then its length, unknown words and checksum."""
 
-    def __init__(self, path: Path, dtype: str, unknown: int, durable: bool) -> None:
-        self._path, self._unknown, self._durable = path, unknown, durable
-        self._dtype = np.dtype(dtype)
+    def __init__(self, path: Path, dtype: str, durable: bool) -> None:
+        self._path, self._durable = path, durable
+        self.dtype = np.dtype(dtype)
         self.tokens = self.oov = 0
         self.checksum = ""
 
-    def write(self, draft: _Draft, tables: Any, recode: Callable[..., int]) -> None:
+    def write(self, finals: Iterable[tuple[np.ndarray, int]]) -> None:
+        """Write stretches of ids, each with the number of unknown words in it."""
         digest = sha256()
         with open(self._path, "wb") as file:  # buffered: a write cut short goes on
-            for generation, ids in draft.pieces():
-                if tables is not None:
-                    final = np.empty(len(ids), self._dtype)
-                    self.oov += recode(ids, tables[generation], self._unknown, final)
-                else:
-                    final = ids.astype(self._dtype)
-                    self.oov += int(np.count_nonzero(ids == self._unknown))
-                final = final.astype(self._dtype.newbyteorder("<"), copy=False)
+            for final, unknown in finals:
+                final = final.astype(self.dtype.newbyteorder("<"), copy=False)
+                self.oov += unknown
                 self.tokens += len(final)
                 digest.update(final.data)
                 file.write(final.data)

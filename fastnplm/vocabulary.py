@@ -50,6 +50,14 @@ class Vocabulary:
         _check_words(self.words, self.counts)
 
     @classmethod
+    def trusted(cls, words: bytes, counts: np.ndarray, settings: TextSettings) -> "Vocabulary":
+        """A vocabulary of what is known to be different words, UTF-8 with line ends between them;
+        counts int64. Nothing is checked, and the words become strings when they are asked for."""
+        made = cls.__new__(cls)
+        made._spelled, made.counts, made.settings = words, counts, settings
+        return made
+
+    @classmethod
     def from_words(
         cls,
         words: Iterable[str],
@@ -98,8 +106,17 @@ class Vocabulary:
         words = [*RESERVED, *(word for word, _ in kept)]
         return cls(words, [unknown, 0, sentences, *(count for _, count in kept)], settings)
 
+    @cached_property
+    def words(self) -> list[str]:
+        """The words, by id."""
+        return self._spelled.decode().split("\n")
+
+    @cached_property
+    def _spelled(self) -> bytes:
+        return "\n".join(self.words).encode()
+
     def __len__(self) -> int:
-        return len(self.words)
+        return len(self.counts)
 
     def __repr__(self) -> str:
         return f"Vocabulary({len(self):,} words, fingerprint {self.fingerprint[:12]})"
@@ -134,8 +151,8 @@ class Vocabulary:
 
     @cached_property
     def fingerprint(self) -> str:
-        head = json.dumps(self.settings.splitting, sort_keys=True)
-        return hashlib.sha256("\n".join([head, *self.words]).encode()).hexdigest()
+        head = json.dumps(self.settings.splitting, sort_keys=True).encode()
+        return hashlib.sha256(head + b"\n" + self._spelled).hexdigest()
 
     def _find(self, word: str) -> int | None:
         found = self._ids.get(word)
@@ -191,27 +208,11 @@ class Vocabulary:
         says how text is split and a damaged copy is refused. The file appears whole or not at all.
         Returns the hexadecimal SHA-256 of the file.
         """
-        body = self._lines()
-        digest = hashlib.sha256()
-        first, _, rest = body.partition(b"\n")
-        temporary = Path(f"{os.fspath(path)}.{os.getpid()}.tmp")
-        try:
-            with open(temporary, "wb") as file:
-                for data in (first + b"\t" + _header(self.settings, body) + b"\n", rest):
-                    file.write(data)
-                    digest.update(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
-        return digest.hexdigest()
-
-    def _lines(self) -> bytes:
         counts = self.counts.tolist()
-        return "".join(
+        lines = "".join(
             [f"{word}\t{count}\n" for word, count in zip(self.words, counts, strict=True)]
-        ).encode()
+        )
+        return write_lines(path, lines.encode(), self.settings)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Vocabulary":
@@ -251,6 +252,27 @@ class Vocabulary:
             return cls(words, counts, settings)
         except VocabularyError as error:
             raise VocabularyError(f"{path}: {error}") from error
+
+
+def write_lines(
+    path: str | os.PathLike, lines: bytes, settings: TextSettings, durable: bool = True
+) -> str:
+    """What `Vocabulary.save` does, with the ``word TAB count`` lines at hand."""
+    digest = hashlib.sha256()
+    first, _, rest = lines.partition(b"\n")
+    temporary = Path(f"{os.fspath(path)}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            for data in (first + b"\t" + _header(settings, lines) + b"\n", rest):
+                file.write(data)
+                digest.update(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return digest.hexdigest()
 
 
 def _bad_line(data: bytes, path: Any) -> VocabularyError:

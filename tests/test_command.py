@@ -20,6 +20,7 @@ from click.testing import CliRunner
 
 import fastnplm
 from fastnplm.command import commands, one_line
+from fastnplm.command.options import SIZE
 from fastnplm.command.output import Reading
 from fastnplm.command.train import SIZES
 
@@ -239,6 +240,39 @@ def test_a_blend_of_corpora(place, tmp_path):
     assert "was encoded with another vocabulary" in message
     message = refused(*given, "--min-count", 2, "-o", tmp_path / "m")
     assert "--min-count has no effect" in message
+
+
+@pytest.mark.parametrize(
+    ("given", "bytes"),
+    [
+        ("2000000", 2_000_000), ("1MiB", 1 << 20), ("1.5GiB", 3 << 29), ("64m", 64 << 20),
+        ("800MB", 800_000_000), ("2 kb", 2000), ("1G", 1 << 30), ("3B", 3), ("1TiB", 1 << 40),
+    ],
+)  # fmt: skip
+def test_sizes_on_the_command_line(given, bytes):
+    assert SIZE.convert(given, None, None) == bytes
+
+
+def test_memory_and_threads_change_no_byte_of_a_corpus(place, tmp_path):
+    words = np.random.default_rng(0).integers(0, 60_000, 200_000).tolist()
+    text = tmp_path / "many.txt"
+    text.write_text("".join(f"word-number-{n}{chr(10) if n % 9 == 0 else ' '}" for n in words))
+    run("prepare", text, "-o", tmp_path / "plain")
+    for given in (["--memory", "1MiB", "--threads", 1], ["--memory", "2MiB", "--threads", 2]):
+        out = tmp_path / f"made-{given[1]}"
+        done = run("prepare", text, "-o", out, *given)
+        assert re.search(r"\d+ tables of counts put on disk \(all counts are exact\)", done.stderr)
+        for name in ("tokens.bin", "vocabulary.tsv"):
+            assert (out / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
+    report = json.loads(run("prepare", text, "-o", out, *given, "--overwrite", "--json").stdout)
+    assert report["spills"] > 0
+    done = run("train", text, "-o", tmp_path / "model", *SMALL[:-2], "--epochs", 1, *given)
+    assert "tables of counts put on disk" in done.stderr
+    assert "needs 1,048,576 or more" in refused(
+        "prepare", text, "-o", tmp_path / "x", "--memory", "4k"
+    )
+    run("prepare", text, "-o", tmp_path / "x", "--memory", "much", code=2)
+    assert not (tmp_path / "x").exists()
 
 
 def test_options_that_a_prepared_corpus_has_decided_are_refused(place, tmp_path):

@@ -105,6 +105,55 @@ def test_many_words(module):
 
 
 @pytest.mark.parametrize("module", MODULES)
+def test_order_of_words_that_begin_alike(module):
+    table = module.Lexicon()
+    random = np.random.default_rng(1)
+    stems = ["", "abcdef", "abcdefgh", "abcdefghabcdefgh", "東京東京東"]
+    ends = ["", "a", "b", "z", "ab", "é", "\U0001f600", "ab" * 9, "ab" * 9 + "c"]
+    words = sorted({stem + end for stem in stems for end in ends} - {""})
+    counts = dict(zip(words, random.integers(1, 4, len(words)).tolist(), strict=True))
+    counts |= {"once-in-a-while": 5000, "often": 2**13, "abcdefgz": 2**13}
+    lines = [word for word, count in counts.items() for _ in range(count)]
+    table.encode("\n".join([*random.permutation(lines), ""]).encode())
+    expected = sorted(counts, key=lambda word: (-counts[word], word))
+    order = table.order(3, 1)
+    assert table.lines(order).decode().split("\n")[:-1] == expected
+    met = table.counts()[order]
+    tabbed = "".join(f"{word}\t{counts[word]}\n" for word in expected)
+    assert table.lines(order, met).decode() == tabbed
+    assert table.lines(order[:0]) == table.lines(order[:0], met[:0]) == b""
+
+
+@needs_compiled
+def test_counts_of_any_size_are_written():
+    table = compiled.Lexicon()
+    counts = np.array([0, 9, 10, 2**63 - 1], np.int64)
+    letters, ends = b"".join([b"a", b"b", b"c", b"d" * 40]), np.array([1, 2, 3, 43])
+    ids = table.add(letters, ends, counts)
+    assert table.order(3, 1).tolist() == [6, 5, 4]
+    assert table.lines(ids, counts) == b"a\t0\nb\t9\nc\t10\n" + b"d" * 40 + b"\t%d\n" % (2**63 - 1)
+    with pytest.raises(IndexError, match="there are 7 words"):
+        table.lines(np.array([7], np.int32))
+    with pytest.raises(ValueError, match="each word needs a count"):
+        table.lines(ids, counts[:1])
+    with pytest.raises(ValueError, match="negative"):
+        table.lines(ids[:1], np.array([-1]))
+    for wrong in ([0, 1], [2, 1], [44]):
+        with pytest.raises(ValueError, match="is empty or ends outside"):
+            table.add(letters, np.array(wrong), np.zeros(len(wrong), np.int64))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_rare_words_of_another_table_are_left_out(module):
+    first, second = module.Lexicon(), module.Lexicon()
+    first.encode(b"a b\n")
+    second.encode(b"b c c c d d\n")
+    given = second.letters(), second.ends(), second.counts()
+    assert first.add(*given, least=3).tolist() == [0, 1, 2, 4, 5, -1]
+    assert first.counts().tolist() == [0, 0, 0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_tables_are_added_and_searched(module):
     first, second = module.Lexicon(), module.Lexicon()
     first.encode(b"a b b\n")
@@ -163,6 +212,8 @@ def test_the_same_folder_for_any_way_of_making_it(tmp_path, module, min_count):
     path.write_text(text_of_many_words(), encoding="utf-8")
     written = []
     ways = [(1, None, 1 << 20), (1, 1 << 20, 5000), (2, None, 4000), (2, 1 << 20, 3000)]
+    ways += [(4, None, 2000)]
+    reports = []
     for threads, memory, block_bytes in ways:
         preparation = Preparation(
             TextSettings(),
@@ -181,9 +232,12 @@ def test_the_same_folder_for_any_way_of_making_it(tmp_path, module, min_count):
         with Corpus.open(out) as corpus:
             corpus.verify()
             assert vocabulary == corpus.vocabulary
+            assert vocabulary.words == corpus.vocabulary.words
+            reports.append({**vars(corpus.report), "spills": None})
             assert bool(corpus.report.spills) == (memory is not None)
             written.append([(out / n).read_bytes() for n in ("tokens.bin", "vocabulary.tsv")])
     assert all(files == written[0] for files in written)
+    assert all(report == reports[0] for report in reports)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -2,7 +2,7 @@
 
 import click
 
-from .options import COUNT, FOLDER, as_json, building, overwrite, quiet, splitting
+from .options import COUNT, FOLDER, as_json, building, overwrite, quiet, splitting, threads
 from .output import Reading, remark, show_json
 
 
@@ -56,6 +56,7 @@ def inspect(text, plot, context, as_json, quiet, **choices):
     "--vocabulary", type=FOLDER, help="Use the words of this model, corpus or vocabulary.tsv."
 )
 @building
+@threads
 @overwrite
 @as_json
 @quiet
@@ -63,10 +64,12 @@ def prepare(text, out, vocabulary, overwrite, as_json, quiet, **choices):
     """Encode TEXT (files, globs, - for standard input; plain or compressed) into a corpus folder.
 
     The folder holds the vocabulary and the text as a stream of word ids, mapped into memory when
-    it is used: it may be larger than memory.
+    it is used: it may be larger than memory. Words are counted exactly whatever --memory allows;
+    what does not fit is counted on disk, which the report tells, and takes longer.
 
     \b
     fastnplm prepare corpus.txt.gz more/*.txt -o corpus --min-count 3
+    zcat dump.gz | fastnplm prepare - -o corpus --memory 512MiB --threads 2
     fastnplm prepare valid.txt -o valid --vocabulary corpus
     """
     from ..corpus import Corpus

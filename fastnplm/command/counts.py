@@ -2,7 +2,7 @@
 
 import click
 
-from .options import FOLDER, as_json, building, overwrite, quiet
+from .options import FOLDER, as_json, building, overwrite, quiet, threads
 from .output import remark, show_json
 
 
@@ -19,6 +19,7 @@ from .output import remark, show_json
 @click.option("--arpa", is_flag=True, help="TEXT is an ARPA file of any toolkit to read instead.")
 @click.option("--vocabulary", type=FOLDER, help="Use the words of this model.")
 @building
+@threads
 @overwrite
 @as_json
 @quiet

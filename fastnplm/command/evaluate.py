@@ -31,7 +31,7 @@ def evaluate(model, text, threads, kernels, as_json, quiet, **choices):
 
     check_readable(text)
     judged = load(model)
-    with opened(text, choices, judged, model, quiet) as corpus:
+    with opened(text, choices | {"threads": threads}, judged, model, quiet) as corpus:
         report = judge(judged, corpus, threads=threads, kernels=kernels)
     if as_json:
         show_json(report.as_dict())

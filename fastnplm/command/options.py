@@ -1,6 +1,7 @@
 """Options that several words of the command share, each with one name and one meaning."""
 
 import os
+import re
 
 import click
 
@@ -17,7 +18,32 @@ class Words(click.ParamType):
             return value
 
 
+_POWERS = {"k": 10, "m": 20, "g": 30, "t": 40}
+
+
+class Size(click.ParamType):
+    """Bytes, as a number or with a unit: 1073741824, 512MiB, 1GiB, 800MB, 2g."""
+
+    name = "size"
+
+    def convert(self, value, param, ctx):
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(
+            r"(\d+(?:\.\d+)?) *(?:([kmgt])(i?b)?|b)?", value.strip(), re.IGNORECASE
+        )
+        if match is None:
+            self.fail(f"{value!r} is no size such as 1GiB, 512MiB or 2000000000", param, ctx)
+        number, unit, ending = match.groups()
+        if unit is None:
+            return int(float(number))
+        power = _POWERS[unit.lower()]
+        decimal = (ending or "").lower() == "b"
+        return int(float(number) * (10 ** (power // 10 * 3) if decimal else 1 << power))
+
+
 WORDS = Words()
+SIZE = Size()
 FOLDER = click.Path(path_type=str)
 COUNT = click.IntRange(min=1)
 SHARE = click.FloatRange(0, 1, max_open=True)
@@ -81,6 +107,11 @@ building = options(
     ),
     _words,
     reading,
+    click.option(
+        "--memory",
+        type=SIZE,
+        help="For counting words; beyond it counting goes on on disk, as exactly.  [default: 1GiB]",
+    ),
 )
-BUILDING = ("min_count", "max_vocab", "segment", "lowercase", "normalize")
+BUILDING = ("min_count", "max_vocab", "segment", "lowercase", "normalize", "memory")
 READING = ("encoding", "errors", "reserved")

@@ -33,10 +33,11 @@ def check_readable(paths):
 def opened(paths, choices, model=None, name=None, quiet=False):
     """A Corpus of the text at ``paths`` while a with-block lasts.
 
-    choices : dict of the options of ``building`` and ``reading``, None where not given
+    choices : dict of the options of ``building``, ``reading`` and ``threads``, None where not given
     model : text is encoded with its vocabulary; name : what to call it in an error
     """
     given = {key: choices.get(key) for key in (*BUILDING, *READING)}
+    threads = choices.get("threads")
     given = {key: value for key, value in given.items() if value is not None}
     if is_prepared(paths):
         if given:
@@ -57,7 +58,9 @@ def opened(paths, choices, model=None, name=None, quiet=False):
         raise SettingsError(f"--{option} has no effect: the words are those of {name}")
     progress = Reading(quiet)
     try:
-        corpus = Corpus.prepare(*paths, vocabulary=vocabulary, progress=progress, **given)
+        corpus = Corpus.prepare(
+            *paths, vocabulary=vocabulary, threads=threads, progress=progress, **given
+        )
     finally:
         progress.close()
     with corpus:
@@ -106,6 +109,7 @@ def describe(corpus):
         (report.skipped_lines, "damaged lines skipped"),
         (report.replaced_bytes, "damaged bytes replaced"),
         (report.reserved_words, "reserved words met"),
+        (report.spills, "tables of counts put on disk (all counts are exact)"),
     ):
         if count:
             text += f", {count:,} {what}"

@@ -159,7 +159,7 @@ def train(text, out, blend, valid, init, as_json, quiet, **choices):
         held_out = None
         if valid:
             # Validation text becomes words as the training text did: the vocabulary says how.
-            names = () if is_prepared(valid) else READING
+            names = ("threads",) if is_prepared(valid) else ("threads", *READING)
             reading = {name: choices[name] for name in names}
             held_out = stack.enter_context(opened(valid, reading, model, init or text[0], quiet))
         history = training.train(model, corpus, valid=held_out, quiet=quiet, **settings)
