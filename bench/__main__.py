@@ -10,7 +10,7 @@ from pathlib import Path
 
 SECTIONS = (
     "steps", "sampled", "threads", "optimizers", "memory", "parts", "kernels", "ladders",
-    "losses", "quality", "endtoend",
+    "losses", "sharing", "quality", "endtoend",
 )  # fmt: skip
 QUICK = ("steps", "sampled", "threads", "memory", "parts", "kernels", "ladders")
 RESULTS = Path(__file__).parent / "results"
@@ -121,6 +121,11 @@ class _Suite:
         from . import losses
 
         return losses.speed(1, 3, self.lock, tell)
+
+    def sharing(self):
+        from . import losses
+
+        return losses.sharing(3, self.lock, tell)
 
     def quality(self):
         from . import losses

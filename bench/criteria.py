@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from . import rounds
+from . import rounds, workloads
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,15 +21,30 @@ class Goal:
 
     def measured(self, results):
         """(lower quartile, median, upper quartile) of the ratio, or None without both sides."""
+        mine, other = self._records(results)
+        return ratio(mine, other) if mine and other else None
+
+    def _records(self, results):
         chosen = {
             record["contender"]: record
             for record in results
-            if record["workload"]["name"] == self.size and record["threads"] == self.threads
+            if record["workload"]["name"] == self.size
+            and record["threads"] == self.threads
+            and record["seconds"]
         }
-        mine, other = chosen.get(self.subject), chosen.get(self.peer)
-        if not (mine and other and mine["seconds"] and other["seconds"]):
+        return chosen.get(self.subject), chosen.get(self.peer)
+
+    def most(self, results, peaks):
+        """The ratio if the subject were the three products of the exact output layer alone, at
+        the multiply-add peak (no exp, no hidden layer, no Python); None where that is no bound."""
+        mine, other = self._records(results)
+        peak = peaks.get("bf16_flops" if self.subject == BF16 else "float32_flops")
+        if not (mine and other and peak) or self.subject not in (FLOAT32, BF16):
             return None
-        return ratio(mine, other)
+        workload = workloads.Workload(**mine["workload"])
+        if workload.loss != "softmax" or self.threads != 1:
+            return None
+        return other["median"] / (workload.output_flops / peak)
 
 
 def ratio(mine, other):

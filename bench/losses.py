@@ -23,6 +23,7 @@ from . import rounds, scaling, workloads
 VOCABULARIES = (10_000, 50_000, 200_000)
 NEGATIVES = (10, 50, 200)
 HOLD_SECONDS = 20  # a lock is held no longer than about this
+SHARING = ((5, 20, 100, 500), (1, 8, 32, 128, 1024))  # K, and examples that share their noise
 BASE = dataclasses.replace(workloads.SAMPLED["ns-50k"], name="losses")
 
 
@@ -51,6 +52,16 @@ def speed(threads=1, count=3, lock=None, tell=None, chosen=None):
             record["workload"] = dataclasses.asdict(workload)
         found.append(record)
     return found
+
+
+def sharing(count=3, lock=None, tell=None):
+    """The sampled step with noise for each example, and shared by blocks of examples."""
+    entries = [
+        ("native", dataclasses.replace(BASE, negatives=negatives, shared=shared), 1)
+        for negatives in SHARING[0]
+        for shared in SHARING[1]
+    ]
+    return [r.record() for r in rounds.measure(entries, count, lock, check=False, tell=tell)]
 
 
 def quality(text, valid, epochs, threads=None, lock=None, tell=print, batch=256, lr=1e-3, seed=0):

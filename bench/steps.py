@@ -10,7 +10,15 @@ SOFTMAX = (
     "roof", "native", "native bf16", "numba", "reference", "numpy tuned", "numpy plain", "torch",
     "torch dense", "torch bf16", "torch tuned",
 )  # fmt: skip
-SAMPLED = ("native", "numba", "numpy tuned", "numpy plain", "torch sparse", "torch sparse tuned")
+SAMPLED = (
+    "native",
+    "native bf16",
+    "numba",
+    "numpy tuned",
+    "numpy plain",
+    "torch sparse",
+    "torch sparse tuned",
+)
 
 
 def contenders(workload):

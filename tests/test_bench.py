@@ -21,6 +21,7 @@ from bench import (
     report,
     rounds,
     sampled,
+    summary,
     torch_contenders,
     workloads,
 )
@@ -185,6 +186,21 @@ def test_goal_measures_only_its_own_size_and_threads():
     assert goal.measured([*results, fake("roof", [1.5])]) == (1.5, 1.5, 1.5)
 
 
+def test_a_bound_is_the_products_at_the_peak():
+    goal = criteria.Goal("S", "native", "torch", 1.8)
+    results = [fake("native", [1.0]), fake("torch", [3.0])]
+    flops = 6 * 256 * 10_000 * 128
+    assert goal.most(results, {"float32_flops": flops / 0.5}) == pytest.approx(6.0)
+    assert goal.most(results, {"unavailable": "no C compiler"}) is None
+    sampled = [fake("native", [1.0], "ns-50k"), fake("torch", [3.0], "ns-50k")]
+    assert criteria.Goal("ns-50k", "native", "torch", 1).most(sampled, {"float32_flops": 1}) is None
+
+
+def test_a_readme_without_a_place_for_figures_is_refused():
+    with pytest.raises(ValueError, match="no <!-- benchmarks --> block"):
+        summary.fill("# README", {"sections": {}}, "command")
+
+
 def test_report_renders_every_section(tmp_path):
     steps = [fake("roof", [2.0, 2.0]), fake("native", [1.0, 1.0]), fake("torch", [3.0, 3.0])]
     steps.append(rounds.Result("numba", workloads.SIZES["S"], 1, unavailable="no numba").record())
@@ -212,6 +228,7 @@ def test_report_renders_every_section(tmp_path):
             ],
             "ladders": {"vocabulary": ladder},
             "losses": [fake("native", [1.0], "ns-50k") | {"extra_bytes": 10}],
+            "sharing": [fake("native", [1.0], "ns-50k")],
             "quality": [run | {"vocabulary": 99, "batch": 4}],
             "endtoend": {"fastnplm train": [9.0], "fastnplm bare step": [10.0]},
         },
@@ -224,6 +241,15 @@ def test_report_renders_every_section(tmp_path):
     assert "| softmax_step | 900.000 | 90.0% |" in text
     path = tmp_path / "found.json"
     path.write_text(json.dumps(found))
-    report.main([str(path), "-o", str(tmp_path / "report.md"), "--plots", str(tmp_path)])
+    readme = tmp_path / "README.md"
+    readme.write_text("before\n<!-- benchmarks -->\nold\n<!-- end -->\nafter\n")
+    report.main([str(path), "-o", str(tmp_path / "report.md"), "--plots", str(tmp_path),
+                 "--readme", str(readme)])  # fmt: skip
+    shown = readme.read_text()
+    assert shown.startswith("before\n<!-- benchmarks -->\n| tokens a second | S | ns-50k |")
+    assert shown.endswith("<!-- end -->\nafter\n")
+    assert "old" not in shown
+    assert "| fastnplm | 256 | 1,024 |" in shown
+    assert "| PyTorch | 85 (3.00x) |  |" in shown
     assert (tmp_path / "report.md").read_text() == text
     assert len(list(tmp_path.glob("*.svg"))) == 4

@@ -1,0 +1,76 @@
+"""The few lines of the results that README.md shows, put between its markers by a command."""
+
+import re
+import statistics
+
+from .criteria import ratio
+
+BLOCK = re.compile(r"(<!-- benchmarks -->\n).*?(<!-- end -->)", re.DOTALL)
+COLUMNS = (
+    ("S", "softmax", 1), ("M", "softmax", 1), ("L", "softmax", 1), ("ns-50k", "ns", 1),
+    ("ns-200k", "ns", 1), ("M", "softmax", 2), ("ns-50k", "ns", 2),
+)  # fmt: skip
+ROWS = {
+    "fastnplm": ("native",),
+    "fastnplm, bfloat16": ("native bf16",),
+    "PyTorch": ("torch", "torch sparse"),
+    "PyTorch, tcmalloc and huge pages": ("torch tuned", "torch sparse tuned"),
+    "NumPy, tuned": ("numpy tuned",),
+    "three bare NumPy products": ("roof",),
+}
+
+
+def fill(text, found, command):
+    """README's text with the block of figures made anew from the suite's JSON."""
+    if not BLOCK.search(text):
+        raise ValueError("README has no <!-- benchmarks --> block")
+    return BLOCK.sub(lambda match: match[1] + lines(found, command) + match[2], text)
+
+
+def lines(found, command):
+    """A table of tokens a second, with how many times as fast fastnplm is in the same rounds."""
+    from .report import table
+
+    results = found["sections"].get("steps", []) + found["sections"].get("sampled", [])
+    by = {}
+    for record in results:
+        w = record["workload"]
+        if record["seconds"] and w["shared"] == 1:
+            key = (w["name"], w["loss"], record["threads"])
+            by.setdefault(key, {})[record["contender"]] = record
+    columns = [key for key in COLUMNS if key in by]
+    rows = []
+    for label, names in ROWS.items():
+        cells = [_cell(by[key], names) for key in columns]
+        if any(cells):
+            rows.append((label, *cells))
+    head = ["tokens a second"]
+    for name, _, threads in columns:
+        head.append(name + (f", {threads} threads" if threads > 1 else ""))
+    sizes = "; ".join(_sizes(by[key]) for key in columns if key[2] == 1)
+    machine = found.get("machine", {})
+    return (
+        table(head, rows)
+        + f"\n\n{sizes}. N = 4, whole steps, one thread unless said; in brackets how many times as"
+        f" fast fastnplm's float32 step was in the same rounds. {machine.get('processor')},"
+        f" {machine.get('date')} UTC, commit {machine.get('commit')}; all tables:"
+        f" [docs/benchmarks.md](docs/benchmarks.md). Made by `{command}`.\n"
+    )
+
+
+def _cell(records, names):
+    record = next((records[name] for name in names if name in records), None)
+    if record is None:
+        return ""
+    speed = record["workload"]["batch"] / statistics.median(record["seconds"])
+    cell = f"{speed:,.0f}"
+    mine = records.get("native")
+    if mine and record is not mine and len(mine["seconds"]) == len(record["seconds"]):
+        cell += f" ({ratio(mine, record)[1]:.2f}x)"
+    return cell
+
+
+def _sizes(records):
+    w = next(iter(records.values()))["workload"]
+    noise = f" K={w['negatives']}" if w["loss"] != "softmax" else ""
+    return f"{w['name']}: V={w['vocabulary']:,} M={w['dim']} H={w['hidden']} B={w['batch']}{noise}"
