@@ -46,6 +46,11 @@ class Case:
     scratch: tuple = ()
     elements: int = 0
 
+    def fresh(self):
+        """The case with arrays of its own for what its kernel writes."""
+        own = {k: v.copy() if k in self.written else v for k, v in self.arguments.items()}
+        return dataclasses.replace(self, arguments=own)
+
     def calls(self, module, threads):
         """VARIANTS functions without arguments that make the call with ``module``."""
         function = getattr(module, self.kernel)

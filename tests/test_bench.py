@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -140,6 +141,17 @@ def test_batches_are_zipf_and_never_target_the_start():
     share = (contexts == 0).mean()
     expected = workloads.zipf(workload.vocabulary)[0]
     assert abs(share - expected) < 5 * np.sqrt(expected / contexts.size)
+
+
+@pytest.mark.slow
+def test_pytest_runs_the_benchmarks():
+    chosen = "tanh_backward or dense_update or (test_step and tiny and numpy)"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "bench", "-q", "-k", chosen],
+        cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert "dense_update-reference" in done.stdout
 
 
 @pytest.mark.slow
