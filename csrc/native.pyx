@@ -492,16 +492,18 @@ cdef int rule_code(name, hyper, Arrays arrays, const double **numbers, int *slot
 
 
 cdef int checked_threads(threads) except -1:
-    if not threads >= 1:  # nor if it is not a number
+    cdef Py_ssize_t asked = threads  # TypeError for what is no whole number
+    if asked < 1:
         raise SettingsError(f"threads is {threads}; expected at least 1")
-    return threads if threads < 4096 else 4096
+    return asked if asked < 4096 else 4096
 
 
 cdef ptrdiff_t size_of(str name, value) except -1:
     """A size that an array could have."""
-    if not 0 <= value <= 0x7FFFFFFF:
+    cdef Py_ssize_t size = value  # TypeError for what is no whole number
+    if not 0 <= size <= 0x7FFFFFFF:
         raise SettingsError(f"{name} is {value}; expected 0 to 2,147,483,647")
-    return value
+    return size
 
 
 cdef int holdable(double first, double second, double third=1) except -1:
@@ -1153,9 +1155,10 @@ def negative_step(
     ids_below(k, "targets", view, call.vocabulary)
     call.targets = <const int32_t *> view.buf
     call.weights = <const float *> arrays.take("weights", weights, FLOAT, 1, call.batch).buf
-    if not block >= 1:
+    cdef Py_ssize_t examples = block
+    if examples < 1:
         contract.block(block)
-    call.block = block if block < call.batch else max(call.batch, 1)
+    call.block = examples if examples < call.batch else max(call.batch, 1)
     view = arrays.take(
         "noise", noise, INT32, 2, (call.batch + call.block - 1) // call.block, -1)
     ids_below(k, "noise", view, call.vocabulary)

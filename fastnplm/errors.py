@@ -8,6 +8,7 @@ __all__ = [
     "Error",
     "IdError",
     "ModelError",
+    "ResourceError",
     "SettingsError",
     "TextError",
     "VectorsError",
@@ -57,3 +58,7 @@ class VectorsError(Error, ValueError):
 
 class DivergenceError(Error, ArithmeticError):
     """Training met a loss or parameter that is not finite."""
+
+
+class ResourceError(Error, OSError):
+    """Memory or disk is not enough for what was asked; nothing was begun."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from . import checkpoint, evaluation, storage, word2vec
+from . import checkpoint, estimate, evaluation, storage, word2vec
 from . import folder as folders
 from . import loss as losses
 from .batches import epoch_of
@@ -58,8 +58,8 @@ def train(model, corpus, valid=None, **settings):
 
     Raises
     ------
-    SettingsError, CorpusError, CheckpointError, VectorsError
-        Before any work, for what cannot go well.
+    SettingsError, CorpusError, CheckpointError, VectorsError, ResourceError
+        Before any work, for what cannot go well; the last where memory or disk are too small.
     DivergenceError
         When the loss is not finite; files on disk then hold the last good model.
     KeyboardInterrupt
@@ -70,6 +70,7 @@ def train(model, corpus, valid=None, **settings):
         if len(corpus.tokens) == 0:
             raise CorpusError("the corpus has no tokens to train on")
         plan = plan.fitted(len(corpus.tokens))
+        estimate.of_run(model, plan, corpus, valid).require()
         model.adopt(plan.loss)
         if plan.init_vectors is not None:
             _begin_with(plan.init_vectors, model, plan.quiet)

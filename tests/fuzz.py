@@ -8,6 +8,7 @@ What fails is kept under tests/corpus/READER and tried again by test_fuzz.py. Pr
 
 from __future__ import annotations
 
+import faulthandler
 import hashlib
 import json
 import random
@@ -136,8 +137,13 @@ def tried(name: str, path: Path, data: bytes, mend: bool) -> bool:
         raise
 
 
-def fuzz(name: str, executions: int, seed: int, folder: Path) -> dict[str, int]:
-    """So many mutations of a good file; every second time the checksums around it are mended."""
+def fuzz(
+    name: str, executions: int, seed: int, folder: Path, watched: bool = False
+) -> dict[str, int]:
+    """So many mutations of a good file; every second time the checksums around it are mended.
+
+    watched : the process ends, and says where, when a thousand take half an hour
+    """
     chance = random.Random(seed)
     path = READERS[name].build(folder)
     good = path.read_bytes()
@@ -146,6 +152,8 @@ def fuzz(name: str, executions: int, seed: int, folder: Path) -> dict[str, int]:
         if number % 1000 == 0:  # what a reader may have left or a mutation broken
             path.write_bytes(good)
             READERS[name].mend(path)
+            if watched:
+                faulthandler.dump_traceback_later(1800, exit=True)
         refused += tried(name, path, mutate(good, chance), number % 2 == 0)
     return {"executions": executions, "refused": refused}
 
@@ -169,5 +177,5 @@ if __name__ == "__main__":
             guided(sys.argv[1], Path(made))
         else:
             seed = int(sys.argv[3]) if len(sys.argv) > 3 else 0
-            counts = fuzz(sys.argv[1], int(sys.argv[2]), seed, Path(made))
+            counts = fuzz(sys.argv[1], int(sys.argv[2]), seed, Path(made), watched=True)
             print(json.dumps({"reader": sys.argv[1]} | counts))

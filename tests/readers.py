@@ -19,7 +19,7 @@ import fastnplm
 from fastnplm import checkpoint, word2vec
 from fastnplm.arpa import read_arpa
 from fastnplm.errors import Error
-from fastnplm.folder import MANIFEST, write_manifest
+from fastnplm.folder import MANIFEST, render
 from fastnplm.header import HEADER_NAME
 
 TEXT = ["a b c naïve", "b c", "c a"]
@@ -157,8 +157,11 @@ def _model(path):
 
 
 def _remanifest(path):
-    (path.parent / MANIFEST).unlink()
-    write_manifest(path.parent)
+    """The manifest as ``write_manifest`` would write it, without waiting for the disk."""
+    data, manifest = path.read_bytes(), path.parent / MANIFEST
+    files = json.loads(manifest.read_text())["files"]
+    files[path.name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    manifest.write_text(render(files))
 
 
 def _resign(path):
@@ -226,7 +229,7 @@ def limited(bytes_more: int) -> Iterator[None]:
 
 def outcome(reader: Reader, path: Path, seconds: float = 5.0) -> bool:
     """Whether the file was refused; anything but a result or an Error of ours is raised."""
-    began = time.perf_counter()
+    began = time.process_time()  # nothing here waits, and the machine may have other work
     try:
         with np.errstate(all="ignore"):
             reader.read(path)
@@ -236,6 +239,6 @@ def outcome(reader: Reader, path: Path, seconds: float = 5.0) -> bool:
         assert text
         assert "Traceback" not in text
         refused = True
-    taken = time.perf_counter() - began
+    taken = time.process_time() - began
     assert taken < seconds, f"{taken:.1f} s"
     return refused

@@ -766,6 +766,19 @@ def test_words_that_the_terminal_lacks_are_escaped(place, environment):
     assert "没有" in err.decode() or "\\u6ca1\\u6709" in err.decode()
 
 
+def test_a_dry_run_shows_what_training_takes_and_does_nothing(place, tmp_path):
+    word = ["train", place / "corpus", "-o", tmp_path / "m", "--dry-run"]
+    said = run(*word, "--checkpoint-every", 10, "--json")
+    shown = json.loads(said.stdout)
+    assert shown["memory"]["total"] == sum(shown["memory"].values()) // 2 > 0
+    assert shown["disk"]["checkpoints"] > 0
+    assert shown["disk_free"] > 0
+    lines = run(*word).stdout.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["memory", "disk"]
+    assert not (tmp_path / "m").exists()
+    assert run(*word, "--checkpoint-every", "never", code=1).stdout == ""
+
+
 def test_a_reader_that_leaves_early_is_no_trouble(place):
     process = start("generate", place / "model", "-n", 100000, "--length", 3)
     process.stdout.readline()

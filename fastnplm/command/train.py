@@ -100,6 +100,7 @@ _run = options(
     ),
     click.option("--checkpoint-every", help="Batches, or a time such as 10m."),
     click.option("--resume", is_flag=True, help="Go on from the newest checkpoint, if any."),
+    click.option("--dry-run", is_flag=True, help="Show what it takes of memory and disk; stop."),
     overwrite,
 )
 
@@ -122,7 +123,7 @@ _run = options(
 @building
 @as_json
 @quiet
-def train(text, out, blend, valid, init, as_json, quiet, **choices):
+def train(text, out, blend, valid, init, dry_run, as_json, quiet, **choices):
     """Train a model on TEXT: files, globs, - for standard input, or a prepared corpus folder.
 
     The exact perplexity on the validation text is shown after each epoch, and the weights of the
@@ -135,15 +136,16 @@ def train(text, out, blend, valid, init, as_json, quiet, **choices):
     fastnplm train --blend news.corpus:0.7 chat.corpus:0.3 -o model
     fastnplm train corpus -o model --checkpoint-every 10m
     fastnplm train corpus -o model --checkpoint-every 10m --resume
+    fastnplm train corpus -o model --hidden 500 --dry-run
     """
     import contextlib
 
-    from .. import plan, training
+    from .. import estimate, plan, training
     from .text import blended, check_readable, describe, is_prepared, opened
 
     settings = _settings(choices) | {"out": out}
     # Everything that can be refused is refused here, before the text is read.
-    plan.check(valid=valid or None, **settings)
+    checked = plan.check(valid=valid or None, **settings)
     for paths in (() if blend else text, valid):
         if paths:
             check_readable(paths)
@@ -154,14 +156,22 @@ def train(text, out, blend, valid, init, as_json, quiet, **choices):
         else:
             corpus = stack.enter_context(opened(text, choices, model, init, quiet))
             remark(f"corpus: {describe(corpus)}", quiet)
-        if model is None:
-            model = _fresh(corpus.vocabulary, choices)
+        # Memory is given to the parameters only when it is known to be enough.
+        outline = model or estimate.Outline(corpus.vocabulary, **_sizes(choices))
         held_out = None
         if valid:
             # Validation text becomes words as the training text did: the vocabulary says how.
             names = ("threads",) if is_prepared(valid) else ("threads", *READING)
             reading = {name: choices[name] for name in names}
-            held_out = stack.enter_context(opened(valid, reading, model, init or text[0], quiet))
+            held_out = stack.enter_context(opened(valid, reading, outline, init or text[0], quiet))
+        needs = estimate.of_run(outline, checked.fitted(len(corpus)), corpus, held_out)
+        if dry_run:
+            _show(needs, as_json)
+        needs.require()
+        if dry_run:
+            return
+        if model is None:
+            model = _fresh(corpus.vocabulary, choices)
         history = training.train(model, corpus, valid=held_out, quiet=quiet, **settings)
     _report(history, out, as_json, quiet)
 
@@ -207,12 +217,23 @@ def _initial(init, choices):
     return model
 
 
+def _sizes(choices):
+    sizes = {name: choices[name] or default for name, default in SIZES.items()}
+    return sizes | {name: choices[name] for name in FORMS}
+
+
 def _fresh(vocabulary, choices):
     from ..nplm import NPLM
 
-    sizes = {name: choices[name] or default for name, default in SIZES.items()}
-    forms = {name: choices[name] for name in FORMS}
-    return NPLM(vocabulary, **sizes, **forms, seed=choices["seed"])
+    return NPLM(vocabulary, **_sizes(choices), seed=choices["seed"])
+
+
+def _show(needs, as_json):
+    if as_json:
+        show_json(needs.as_dict())
+        return
+    for line in needs.lines():
+        click.echo(line)
 
 
 def _report(history, out, as_json, quiet):
