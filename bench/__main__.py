@@ -10,7 +10,7 @@ from pathlib import Path
 
 SECTIONS = (
     "steps", "sampled", "threads", "optimizers", "memory", "parts", "kernels", "ladders",
-    "losses", "sharing", "quality", "endtoend",
+    "losses", "sharing", "quality", "endtoend", "prepare", "feed",
 )  # fmt: skip
 QUICK = ("steps", "sampled", "threads", "memory", "parts", "kernels", "ladders")
 RESULTS = Path(__file__).parent / "results"
@@ -143,6 +143,20 @@ class _Suite:
             raise SystemExit("endtoend needs --text")
         return endtoend.measure(self.given.text, 3, self.lock, tell)
 
+    def prepare(self):
+        from . import prepare
+
+        if not self.given.text:
+            raise SystemExit("prepare needs --text")
+        return prepare.measure(self.given.text, self.count, self.lock, tell)
+
+    def feed(self):
+        from . import prepare
+
+        if not self.given.text:
+            raise SystemExit("feed needs --text")
+        return prepare.feed(self.given.text, self.lock, tell)
+
 
 def tell(line):
     """Progress goes to standard error."""
@@ -157,7 +171,7 @@ def main(argv=None):
     )
     parser.add_argument("--only", help=f"sections, separated by commas: {', '.join(SECTIONS)}")
     parser.add_argument("--rounds", type=int, default=None, help="default 5, with --quick 3")
-    parser.add_argument("--text", help="training text, for the sections quality and endtoend")
+    parser.add_argument("--text", help="text, for quality, endtoend, prepare and feed")
     parser.add_argument("--valid", help="validation text, for the section quality")
     parser.add_argument("--output", type=Path, help="JSON; sections already in it are kept")
     parser.add_argument("--report", type=Path, help="write the report here (Markdown)")
@@ -171,7 +185,8 @@ def main(argv=None):
         if unknown:
             parser.error(f"no section {', '.join(unknown)}; there are {', '.join(SECTIONS)}")
     elif not given.text:
-        chosen = [name for name in chosen if name not in ("quality", "endtoend")]
+        needing = ("quality", "endtoend", "prepare", "feed")
+        chosen = [name for name in chosen if name not in needing]
     found = run(given, chosen)
     from . import report
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from . import rounds, workloads
+from . import prepare, rounds, workloads
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +91,9 @@ SAMPLED_GROWTH = 0.6  # speed at V = 2,000,000 against that at 50,000
 SAMPLED_THREADS = 1.7  # two threads against one
 SAMPLED_SOFTMAX = 300.0  # tokens a second against the exact softmax, V = 200,000
 OPTIMIZER_COST = 1.25  # an Adagrad or Adam step against an SGD step
+PREPARE = {"fastnplm, one core": 10.0, "fastnplm, two cores": 15.0}
+PREPARE_SPEED = 60.0  # MB/s
+FEED_SHARE = 0.03  # of a step, for making its batches
 ENDTOEND = {
     "fastnplm bare step": (0.9, None),
     "gensim CBOW": (0.65, 0.9),
@@ -129,6 +132,12 @@ def others(sections):
     for rule in ("adagrad", "adam"):
         cost = ratio(rules[rule], rules["sgd"])[1] if {rule, "sgd"} <= set(rules) else None
         found.append((f"M: sgd step against {rule} step", 1 / OPTIMIZER_COST, None, cost))
+    if "prepare" in sections:
+        found += _of_preparing(sections["prepare"])
+    for record in sections.get("feed", []):
+        share = record["making_seconds"] / record["step_seconds"]
+        found.append((f"3 % of a step ({record['step']}) against its batches", 1.0, None,
+                      FEED_SHARE / share))  # fmt: skip
     rates = sections.get("endtoend", {})
     for name, (needed, aim) in ENDTOEND.items():
         if name in rates:
@@ -136,6 +145,23 @@ def others(sections):
             share = rounds.quartiles([a / b for a, b in pairs])[1]
             found.append((f"fastnplm train --loss ns against {name}", needed, aim, share))
     return found
+
+
+def _of_preparing(found):
+    goals = []
+    faster = prepare.speedups(found)
+    for name, needed in PREPARE.items():
+        if name in faster:
+            goals.append((f"{name}, against gensim build_vocab", needed, None, faster[name]))
+    one = found["contenders"].get("fastnplm, one core")
+    if one:
+        speed = found["text_bytes"] / rounds.quartiles(one["first"])[1] / 1e6
+        goals.append(("preparing on one core, MB/s", PREPARE_SPEED, None, speed))
+    for name in PREPARE:
+        peak = found["contenders"].get(name, {}).get("peak_bytes")
+        if peak:
+            goals.append((f"{name}: 1 GiB against its peak memory", 1.0, None, 2**30 / peak))
+    return goals
 
 
 def _thread_gain(results, size, subject):

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import statistics
 from pathlib import Path
 
 from . import criteria, summary
@@ -25,6 +26,8 @@ def markdown(found):
             ("sharing", _sharing),
             ("quality", _quality),
             ("endtoend", _endtoend),
+            ("prepare", _prepare),
+            ("feed", _feed),
         )
         if name in sections
     ]
@@ -256,6 +259,33 @@ def _endtoend(found):
     rows = [(name, f"{rate:,.0f}", f"{s:.2f}") for name, (rate, s) in summary(found).items()]
     head = ("", "words/s", "fastnplm train against it")
     return "## From corpus to model, negative sampling, one thread\n\n" + table(head, rows)
+
+
+def _prepare(found):
+    from .prepare import speedups
+
+    first, again = speedups(found), speedups(found, "again")
+    size, rows = found["text_bytes"], []
+    for name, r in found["contenders"].items():
+        seconds = [statistics.median(r[which]) for which in ("first", "again")]
+        times = [f"{of[name]:.1f}" if name in of else "" for of in (first, again)]
+        cells = [f"{s:.3f} ({size / s / 1e6:.0f} MB/s)" for s in seconds]
+        peak = f"{r['peak_bytes'] / 2**20:,.0f}" if r["peak_bytes"] else ""
+        kept = f"{r['vocabulary']:,}" if r["vocabulary"] else ""
+        rows.append((name, cells[0], times[0], cells[1], times[1], peak, f"{r['words']:,}", kept))
+    head = ("", "s, first in a process", "times as fast as gensim", "s, second", "times",
+            "peak MiB", "words", "vocabulary")  # fmt: skip
+    return f"## From text to corpus, {size:,} bytes\n\n" + table(head, rows)
+
+
+def _feed(found):
+    rows = [
+        (r["step"], f"{r['making_seconds'] * 1e9:.1f}", f"{r['step_seconds'] * 1e9:,.0f}",
+         f"{r['making_seconds'] / r['step_seconds']:.2%}")
+        for r in found
+    ]  # fmt: skip
+    head = ("", "ns a token, making batches", "ns a token, step", "share")
+    return "## Making the batches of a step, one thread\n\n" + table(head, rows)
 
 
 def main(argv=None):

@@ -19,6 +19,7 @@ from bench import (
     criteria,
     kernel_check,
     kernels,
+    prepare,
     report,
     rounds,
     sampled,
@@ -213,6 +214,21 @@ def test_a_readme_without_a_place_for_figures_is_refused():
         summary.fill("# README", {"sections": {}}, "command")
 
 
+@pytest.mark.slow
+def test_preparation_is_measured_in_processes_of_its_own(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("a b c a b a\nb c d\n" * 2000)
+    found = prepare.measure(text, 1, str(tmp_path / "lock"), tell=lambda line: None)
+    assert found["text_bytes"] == text.stat().st_size
+    ours = found["contenders"]["fastnplm, two cores"]
+    assert (ours["words"], ours["vocabulary"]) == (18_000, 4)
+    assert found["contenders"]["wc -w"]["words"] == 18_000
+    assert len(ours["first"]) == len(ours["again"]) == 1
+    assert 0 < ours["peak_bytes"] < 2**30
+    (shares, *_) = prepare.feed(text, tell=lambda line: None)
+    assert shares["making_seconds"] > 0
+
+
 def test_report_renders_every_section(tmp_path):
     steps = [fake("roof", [2.0, 2.0]), fake("native", [1.0, 1.0]), fake("torch", [3.0, 3.0])]
     steps.append(rounds.Result("numba", workloads.SIZES["S"], 1, unavailable="no numba").record())
@@ -243,6 +259,16 @@ def test_report_renders_every_section(tmp_path):
             "sharing": [fake("native", [1.0], "ns-50k")],
             "quality": [run | {"vocabulary": 99, "batch": 4}],
             "endtoend": {"fastnplm train": [9.0], "fastnplm bare step": [10.0]},
+            "prepare": {
+                "text_bytes": 10**8,
+                "contenders": {
+                    name: {"first": [s, s], "again": [s / 2, s], "peak_bytes": 2**28, "words": 7,
+                           "vocabulary": 3}
+                    for name, s in (("fastnplm, one core", 0.5), ("fastnplm, two cores", 0.4),
+                                    ("gensim build_vocab", 5.5))
+                },
+            },
+            "feed": [{"step": "ns", "making_seconds": 4e-8, "step_seconds": 4e-6}],
         },
     }  # fmt: skip
     text = report.markdown(found)
@@ -251,6 +277,12 @@ def test_report_renders_every_section(tmp_path):
     assert "no numba" in text
     assert "| fastnplm bare step | 10 | 0.90 |" in text
     assert "| softmax_step | 900.000 | 90.0% |" in text
+    assert "| fastnplm, one core, against gensim build_vocab | 10.00 |  | 11.00 | reached |" in text
+    assert (
+        "| fastnplm, two cores, against gensim build_vocab | 15.00 |  | 13.75 | **short**" in text
+    )
+    assert "| preparing on one core, MB/s | 60.00 |  | 200.00 | reached |" in text
+    assert "| ns | 40.0 | 4,000 | 1.00% |" in text
     path = tmp_path / "found.json"
     path.write_text(json.dumps(found))
     readme = tmp_path / "README.md"
