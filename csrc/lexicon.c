@@ -10,8 +10,11 @@
 #endif
 
 #if defined(__GNUC__)
+/* Always inlined: gcc takes a function that only prefetches for one that does nothing. */
+#define PREFETCHING static inline __attribute__((always_inline))
 #define PREFETCH(place) __builtin_prefetch(place)
 #else
+#define PREFETCHING static inline
 #define PREFETCH(place) ((void)(place))
 #endif
 #define LARGE_PAGE ((size_t)1 << 21)
@@ -20,10 +23,6 @@
 /* ---- keys ------------------------------------------------------------------------------- */
 
 enum { OWN_KEY = 16 }; /* up to so many bytes a word is its own key */
-
-typedef struct {
-    uint64_t part[2];
-} word_key;
 
 static inline uint64_t load8(const char *place) {
     uint64_t value;
@@ -73,18 +72,20 @@ static inline uint64_t spread(word_key key, size_t length) {
     return scramble(key.part[0] ^ (length > OWN_KEY ? 0 : key.part[1] * 0xD6E8FEB86659FD93u));
 }
 
-static inline size_t home(word_key key, size_t length, size_t slot_count) {
-    return (spread(key, length) >> 20) & (slot_count - 1);
+/* There are at most 2^32 slots: MAX_WORDS of them in use, and half as many more. */
+static inline uint32_t hash_of(word_key key, size_t length) {
+    return (uint32_t)(spread(key, length) >> 20);
 }
+
+static inline size_t home(uint32_t hash, size_t slot_count) { return hash & (slot_count - 1); }
 
 /* ---- memory ----------------------------------------------------------------------------- */
 
-/* Zeroed slots, on large pages where the system has them: a table is read at random places, and
- * looking up the page took most of the time of it. Pages of the system's own come zeroed. */
-static slot *new_slots(size_t count) {
+/* Zeroed memory, a power of two bytes. Much of it is on large pages where the system has them: a
+ * table is read at random places, and looking up the page took most of the time of it. */
+static void *new_memory(size_t bytes) {
 #if defined(__linux__)
-    size_t bytes = count * sizeof(slot);
-    if (bytes >= LARGE_PAGE) { /* both are powers of two */
+    if (bytes >= LARGE_PAGE) { /* such pages begin at multiples of their size */
         char *room = mmap(NULL, bytes + LARGE_PAGE, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (room == MAP_FAILED) return NULL;
@@ -92,67 +93,80 @@ static slot *new_slots(size_t count) {
         if (before) munmap(room, before);
         if (before < LARGE_PAGE) munmap(room + before + bytes, LARGE_PAGE - before);
         madvise(room + before, bytes, MADV_HUGEPAGE);
-        return (slot *)(room + before);
+        return room + before;
     }
 #endif
-    return calloc(count, sizeof(slot));
+    return calloc(bytes, 1);
 }
 
-static void free_slots(slot *slots, size_t count) {
+static void give_back(void *memory, size_t bytes) {
 #if defined(__linux__)
-    if (slots && count * sizeof(slot) >= LARGE_PAGE) {
-        munmap(slots, count * sizeof(slot));
+    if (bytes >= LARGE_PAGE) {
+        munmap(memory, bytes);
         return;
     }
 #endif
-    (void)count;
-    free(slots);
+    (void)bytes;
+    free(memory);
 }
+
+#define SEGMENT_BYTES (WORDS_A_SEGMENT * sizeof(known_word))
 
 /* ---- the table -------------------------------------------------------------------------- */
 
 int lexicon_begin(lexicon *table) {
     memset(table, 0, sizeof *table);
     table->slot_count = 1024;
-    table->slots = new_slots(table->slot_count);
+    table->slots = new_memory(table->slot_count * sizeof(slot));
     return table->slots ? TEXT_OK : TEXT_NO_MEMORY;
 }
 
 void lexicon_end(lexicon *table) {
-    free_slots(table->slots, table->slot_count);
+    if (table->slots) give_back(table->slots, table->slot_count * sizeof(slot));
+    for (size_t segment = 0; segment < table->segments; segment++)
+        give_back(table->known[segment], SEGMENT_BYTES);
+    free(table->known);
     free(table->letters);
-    free(table->ends);
     memset(table, 0, sizeof *table);
 }
 
 size_t lexicon_memory(const lexicon *table) {
-    return table->slot_count * sizeof(slot) + table->letter_room +
-           table->word_room * sizeof(size_t);
+    return table->slot_count * sizeof(slot) + table->words * sizeof(known_word) +
+           table->letter_room;
 }
 
-static inline const char *word_of(const lexicon *table, int32_t id) {
-    return table->letters + (id ? table->ends[id - 1] : 0);
+static inline const char *word_of(const lexicon *table, const known_word *known) {
+    return known->length > OWN_KEY ? table->letters + known->key[1] : (const char *)known->key;
+}
+
+const char *lexicon_word(const lexicon *table, int32_t id, size_t *length) {
+    const known_word *known = known_of(table, (size_t)id);
+    *length = known->length;
+    return word_of(table, known);
 }
 
 void lexicon_counts(const lexicon *table, int64_t *counts) {
-    for (size_t place = 0; place < table->slot_count; place++) {
-        const slot *at = table->slots + place;
-        if (at->length) counts[at->id] = at->count;
-    }
+    for (size_t id = 0; id < table->words; id++) counts[id] = known_of(table, id)->count;
+}
+
+void lexicon_ends(const lexicon *table, int64_t *ends) {
+    int64_t end = 0;
+    for (size_t id = 0; id < table->words; id++) ends[id] = end += known_of(table, id)->length;
 }
 
 /* The slot that holds the word, or the free one where it belongs. */
-static inline slot *look(const lexicon *table, const char *word, size_t length, word_key key) {
-    size_t place = home(key, length, table->slot_count);
+static inline slot *look(const lexicon *table, const char *word, size_t length, word_key key,
+                         uint32_t hash) {
+    size_t place = home(hash, table->slot_count);
     for (;; place = (place + 1) & (table->slot_count - 1)) {
         slot *at = table->slots + place;
-        if (at->length == (uint32_t)length && at->key[0] == key.part[0]) {
-            if (length <= OWN_KEY) {
-                if (at->key[1] == key.part[1]) return at;
-            } else if (memcmp(table->letters + at->key[1], word, length) == 0) {
-                return at;
-            }
-        } else if (at->length == 0) {
+        if (at->number == 0) return at;
+        if (at->hash != hash) continue;
+        const known_word *known = known_of(table, at->number - 1);
+        if (known->length != (uint32_t)length || known->key[0] != key.part[0]) continue;
+        if (length <= OWN_KEY) {
+            if (known->key[1] == key.part[1]) return at;
+        } else if (memcmp(table->letters + known->key[1], word, length) == 0) {
             return at;
         }
     }
@@ -160,49 +174,52 @@ static inline slot *look(const lexicon *table, const char *word, size_t length, 
 
 static int grow_slots(lexicon *table) {
     size_t count = table->slot_count * 2;
-    slot *grown = new_slots(count);
+    slot *grown = new_memory(count * sizeof(slot));
     if (!grown) return TEXT_NO_MEMORY;
     for (size_t old = 0; old < table->slot_count; old++) {
         const slot *from = table->slots + old;
-        if (from->length == 0) continue;
-        word_key key = {{from->key[0], from->key[1]}};
-        size_t place = home(key, from->length, count);
-        while (grown[place].length) place = (place + 1) & (count - 1);
+        if (from->number == 0) continue;
+        size_t place = home(from->hash, count);
+        while (grown[place].number) place = (place + 1) & (count - 1);
         grown[place] = *from;
     }
-    free_slots(table->slots, table->slot_count);
+    give_back(table->slots, table->slot_count * sizeof(slot));
     table->slots = grown;
     table->slot_count = count;
     return TEXT_OK;
 }
 
 /* Give the word the next id and a slot; *at, where `look` found it missing, becomes that slot. */
-static int insert(lexicon *table, const char *word, size_t length, word_key key, slot **at) {
-    size_t used = table->words ? table->ends[table->words - 1] : 0;
+static int insert(lexicon *table, const char *word, size_t length, word_key key, uint32_t hash,
+                  slot **at) {
     if (table->words == MAX_WORDS) return TEXT_NO_MEMORY;
-    if (table->words == table->word_room) {
-        size_t room = table->word_room + table->word_room / 2 + 1024;
-        size_t *ends = realloc(table->ends, room * sizeof *ends);
-        if (!ends) return TEXT_NO_MEMORY;
-        table->ends = ends;
-        table->word_room = room;
+    if (table->words >> SEGMENT_BITS == table->segments) {
+        known_word **known = realloc(table->known, (table->segments + 1) * sizeof *known);
+        if (!known) return TEXT_NO_MEMORY;
+        table->known = known;
+        known[table->segments] = new_memory(SEGMENT_BYTES);
+        if (!known[table->segments]) return TEXT_NO_MEMORY;
+        table->segments++;
     }
-    if (used + length > table->letter_room) {
-        size_t room = table->letter_room + table->letter_room / 2 + length + 8192;
-        char *letters = realloc(table->letters, room);
-        if (!letters) return TEXT_NO_MEMORY;
-        table->letters = letters;
-        table->letter_room = room;
+    if (length > OWN_KEY) {
+        if (table->letters_used + length > table->letter_room) {
+            size_t room = table->letter_room * 2 + length + 8192;
+            char *letters = realloc(table->letters, room);
+            if (!letters) return TEXT_NO_MEMORY;
+            table->letters = letters;
+            table->letter_room = room;
+        }
+        memcpy(table->letters + table->letters_used, word, length);
+        key.part[1] = table->letters_used;
+        table->letters_used += length;
     }
     if ((table->words + 1) * 3 > table->slot_count * 2) {
         if (grow_slots(table)) return TEXT_NO_MEMORY;
-        *at = look(table, word, length, key);
+        *at = look(table, word, length, key, hash);
     }
-    memcpy(table->letters + used, word, length);
-    table->ends[table->words] = used + length;
-    if (length > OWN_KEY) key.part[1] = used;
-    **at = (slot){{key.part[0], key.part[1]}, 0, (uint32_t)length, (int32_t)table->words};
+    *known_of(table, table->words) = (known_word){{key.part[0], key.part[1]}, 0, (uint32_t)length};
     table->words++;
+    **at = (slot){hash, (uint32_t)table->words};
     return TEXT_OK;
 }
 
@@ -211,8 +228,8 @@ void lexicon_find(const lexicon *table, const char *letters, const int64_t *ends
     for (ptrdiff_t number = 0; number < words; number++) {
         const char *word = letters + (number ? ends[number - 1] : 0);
         size_t length = (size_t)(letters + ends[number] - word);
-        const slot *at = look(table, word, length, key_of(word, length, 0));
-        ids[number] = at->length ? at->id : -1;
+        word_key key = key_of(word, length, 0);
+        ids[number] = (int32_t)look(table, word, length, key, hash_of(key, length))->number - 1;
     }
 }
 
@@ -222,6 +239,7 @@ enum { TOGETHER = 32 };
 int lexicon_add(lexicon *table, const char *letters, const int64_t *ends, const int64_t *counts,
                 ptrdiff_t words, int64_t least, uint64_t part, uint64_t parts, int32_t *ids) {
     word_key keys[TOGETHER];
+    uint32_t hashes[TOGETHER];
     const char *all = words ? letters + ends[words - 1] : letters;
     for (ptrdiff_t first = 0; first < words; first += TOGETHER) {
         ptrdiff_t stop = words - first < TOGETHER ? words : first + TOGETHER;
@@ -230,23 +248,25 @@ int lexicon_add(lexicon *table, const char *letters, const int64_t *ends, const 
         for (ptrdiff_t number = first; number < stop; number++) {
             size_t length = (size_t)(letters + ends[number] - word);
             keys[number - first] = key_of(word, length, all - word);
-            PREFETCH(table->slots + home(keys[number - first], length, table->slot_count));
+            hashes[number - first] = hash_of(keys[number - first], length);
+            PREFETCH(table->slots + home(hashes[number - first], table->slot_count));
             word += length;
         }
         word = begin;
         for (ptrdiff_t number = first; number < stop; number++) {
             size_t length = (size_t)(letters + ends[number] - word);
             word_key key = keys[number - first];
+            uint32_t hash = hashes[number - first];
             ids[number] = -1;
             /* Other bits than those that choose the slot, or a part would crowd a few slots. */
             if (parts == 1 || (spread(key, length) & 0xFFFFF) % parts == part) {
-                slot *at = look(table, word, length, key);
-                if (at->length == 0 && counts[number] >= least &&
-                    insert(table, word, length, key, &at))
+                slot *at = look(table, word, length, key, hash);
+                if (at->number == 0 && counts[number] >= least &&
+                    insert(table, word, length, key, hash, &at))
                     return TEXT_NO_MEMORY;
-                if (at->length) {
-                    ids[number] = at->id;
-                    at->count += counts[number];
+                if (at->number) {
+                    ids[number] = (int32_t)at->number - 1;
+                    known_of(table, at->number - 1)->count += counts[number];
                 }
             }
             word += length;
@@ -323,20 +343,23 @@ static int take_reserved(reader *r, int32_t id) {
     return TEXT_OK;
 }
 
-static inline int take_word(reader *r, const char *word, size_t length, word_key key) {
-    slot *at = look(r->table, word, length, key);
-    int32_t id = at->id;
-    if (at->length == 0) {
+static inline int take_word(reader *r, const char *word, size_t length, word_key key,
+                            uint32_t hash) {
+    slot *at = look(r->table, word, length, key, hash);
+    int32_t id = (int32_t)at->number - 1;
+    int counted = 1;
+    if (id < 0) {
         if (r->how->fixed) {
             id = r->how->unknown;
             if (id < 0) return TEXT_UNKNOWN;
+            counted = 0;
         } else {
-            if (insert(r->table, word, length, key, &at)) return TEXT_NO_MEMORY;
-            id = at->id;
+            if (insert(r->table, word, length, key, hash, &at)) return TEXT_NO_MEMORY;
+            id = (int32_t)at->number - 1;
         }
     }
     if (id == r->how->start || id == r->how->end) return take_reserved(r, id);
-    if (at->length) at->count++;
+    known_of(r->table, (size_t)id)->count += counted;
     r->ids[r->seen->tokens++] = id;
     r->line_words = 1;
     return TEXT_OK;
@@ -353,18 +376,23 @@ static int wide_space(const unsigned char *c, size_t length) {
     return c[1] == 0x80 && (c[2] <= 0x8A || c[2] == 0xA8 || c[2] == 0xA9 || c[2] == 0xAF);
 }
 
+static int take_whole(reader *r, const char *word, size_t length) {
+    word_key key = key_of(word, length, 0);
+    return take_word(r, word, length, key, hash_of(key, length));
+}
+
 static int take_characters(reader *r, const char *word, size_t length) {
     /* A reserved word that stands by itself is not spelled out. */
     if (word[0] == '<' && (length == 3 || length == 4 || length == 5) &&
         (memcmp(word, "<s>", length) == 0 || memcmp(word, "</s>", length) == 0 ||
          memcmp(word, "<unk>", length) == 0))
-        return take_word(r, word, length, key_of(word, length, 0));
+        return take_whole(r, word, length);
     const char *stop = word + length;
     while (word < stop) {
         unsigned char c = (unsigned char)*word;
         size_t bytes = c < 0x80 ? 1 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4;
         if (!wide_space((const unsigned char *)word, bytes)) {
-            int code = take_word(r, word, bytes, key_of(word, bytes, 0));
+            int code = take_whole(r, word, bytes);
             if (code) return code;
         }
         word += bytes;
@@ -372,25 +400,30 @@ static int take_characters(reader *r, const char *word, size_t length) {
     return TEXT_OK;
 }
 
-/* Words are found first and looked up a little later, so that the lines of the table they need are
- * on their way from memory meanwhile. */
-enum { AHEAD = 64 };
+/* A word's slot is fetched so many words before it is needed, and then what the slot points to. */
+enum { AHEAD = 64, KNOWN_AHEAD = 24 };
 
-typedef struct {
-    ptrdiff_t begin;
-    word_key key;
-    uint32_t length; /* 0: a line ends here */
-} found_word;
+PREFETCHING void fetch(const lexicon *table, const found_word *found, size_t i, size_t count) {
+    if (i + AHEAD < count)
+        PREFETCH(table->slots + home(found[i + AHEAD].hash, table->slot_count));
+    if (i + KNOWN_AHEAD < count) {
+        uint32_t hash = found[i + KNOWN_AHEAD].hash;
+        const slot *at = table->slots + home(hash, table->slot_count);
+        if (at->hash == hash && at->number) PREFETCH(known_of(table, at->number - 1));
+    }
+}
 
-static int take_found(reader *r, const char *text, const found_word *found, int count) {
-    for (int i = 0; i < count; i++) {
+static int take_found(reader *r, const char *text, const found_word *found, size_t count) {
+    for (size_t i = 0; i < count; i++) {
         int code = TEXT_OK;
+        fetch(r->table, found, i, count);
         if (found[i].length == 0)
             end_line(r);
         else if (r->how->characters)
             code = take_characters(r, text + found[i].begin, found[i].length);
         else
-            code = take_word(r, text + found[i].begin, found[i].length, found[i].key);
+            code = take_word(r, text + found[i].begin, found[i].length, found[i].key,
+                             found[i].hash);
         if (code) {
             r->seen->position = found[i].begin;
             return code;
@@ -399,17 +432,16 @@ static int take_found(reader *r, const char *text, const found_word *found, int 
     return TEXT_OK;
 }
 
-int lexicon_read(lexicon *table, const char *text, ptrdiff_t size, const reading *how, int32_t *ids,
-                 tally *seen) {
-    reader r = {table, how, ids, seen, 0, 0};
-    memset(seen, 0, sizeof *seen);
-    seen->position = utf8_check(text, size);
-    if (seen->position < size) return TEXT_BAD_UTF8;
-
-    found_word found[AHEAD + 128]; /* a chunk of 64 bytes has at most 64 separators */
-    int waiting = 0, code = TEXT_OK;
-    ptrdiff_t begin = 0; /* of the word being read */
-    for (ptrdiff_t chunk = 0; chunk < size; chunk += 64) {
+int words_find(words *w, const char *text, ptrdiff_t size, ptrdiff_t *position) {
+    if (w->next == 0) {
+        *position = utf8_check(text, size);
+        if (*position < size) return TEXT_BAD_UTF8;
+    }
+    ptrdiff_t begin = w->begin; /* of the word being read */
+    ptrdiff_t chunk = w->next;
+    size_t count = 0;
+    /* A chunk of 64 bytes has at most 64 separators, with a word and a line end each. */
+    for (; chunk < size && count + 128 <= WORDS_TOGETHER; chunk += 64) {
         unsigned char last[64];
         const unsigned char *bytes = (const unsigned char *)text + chunk;
         if (size - chunk < 64) {
@@ -421,25 +453,35 @@ int lexicon_read(lexicon *table, const char *text, ptrdiff_t size, const reading
             ptrdiff_t place = chunk + lowest_bit(mask);
             size_t length = (size_t)(place - begin);
             if (length > UINT32_MAX) {
-                seen->position = begin;
+                *position = begin;
                 return TEXT_TOO_LONG;
             }
             if (length) {
                 word_key key = key_of(text + begin, length, size - begin);
-                PREFETCH(table->slots + home(key, length, table->slot_count));
-                found[waiting++] = (found_word){begin, key, (uint32_t)length};
+                uint32_t hash = hash_of(key, length);
+                w->found[count++] = (found_word){begin, key, (uint32_t)length, hash};
             }
-            if (text[place] == '\n') found[waiting++] = (found_word){place, {{0, 0}}, 0};
+            if (text[place] == '\n') w->found[count++] = (found_word){place, {{0, 0}}, 0, 0};
             begin = place + 1;
         }
-        if (waiting >= AHEAD) {
-            code = take_found(&r, text, found, waiting);
-            if (code) return code;
-            waiting = 0;
-        }
     }
-    code = take_found(&r, text, found, waiting);
-    if (code) return code;
+    w->begin = begin;
+    w->next = chunk;
+    w->count = count;
+    return TEXT_OK;
+}
+
+int lexicon_read(lexicon *table, words *w, const char *text, ptrdiff_t size, const reading *how,
+                 int32_t *ids, tally *seen) {
+    reader r = {table, how, ids, seen, 0, 0};
+    memset(seen, 0, sizeof *seen);
+    for (;;) {
+        int code = take_found(&r, text, w->found, w->count);
+        if (code) return code;
+        if (w->next >= size) break;
+        code = words_find(w, text, size, &seen->position);
+        if (code) return code;
+    }
     seen->open_words = seen->tokens > r.sentence;
     return TEXT_OK;
 }
@@ -449,12 +491,12 @@ int lexicon_read(lexicon *table, const char *text, ptrdiff_t size, const reading
 typedef struct {
     uint64_t count;
     uint64_t begins; /* the first bytes, the first one highest: most words differ there */
-    const slot *at;
+    int32_t id;
 } entry;
 
-static inline uint64_t first_bytes(const lexicon *table, const slot *at) {
+static inline uint64_t first_bytes(const lexicon *table, const known_word *known) {
     uint64_t begins;
-    memcpy(&begins, at->length > OWN_KEY ? table->letters + at->key[1] : (const char *)at->key, 8);
+    memcpy(&begins, word_of(table, known), 8);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     begins = __builtin_bswap64(begins);
 #endif
@@ -480,9 +522,10 @@ static void sort_by_digit(const entry *from, entry *to, size_t size, int by_coun
 }
 
 static int compare(const lexicon *table, const entry *a, const entry *b) {
-    size_t left = a->at->length, right = b->at->length;
-    int sign = memcmp(word_of(table, a->at->id), word_of(table, b->at->id),
-                      left < right ? left : right);
+    size_t left, right;
+    const char *ours = lexicon_word(table, a->id, &left);
+    const char *theirs = lexicon_word(table, b->id, &right);
+    int sign = memcmp(ours, theirs, left < right ? left : right);
     return sign ? sign : left < right ? -1 : left > right;
 }
 
@@ -512,17 +555,15 @@ int lexicon_order(const lexicon *table, int32_t first, int64_t least, int32_t *o
                   ptrdiff_t *found) {
     size_t kept = 0, next = 0;
     uint64_t highest = 0;
-    for (size_t place = 0; place < table->slot_count; place++) {
-        const slot *at = table->slots + place;
-        kept += at->length && at->id >= first && at->count >= least;
-    }
+    for (size_t id = (size_t)first; id < table->words; id++)
+        kept += known_of(table, id)->count >= least;
     entry *entries = malloc((kept ? kept : 1) * 2 * sizeof *entries), *spare = entries + kept;
     if (!entries) return TEXT_NO_MEMORY;
-    for (size_t place = 0; place < table->slot_count; place++) {
-        const slot *at = table->slots + place;
-        if (at->length == 0 || at->id < first || at->count < least) continue;
-        entries[next++] = (entry){(uint64_t)at->count, first_bytes(table, at), at};
-        highest |= (uint64_t)at->count;
+    for (size_t id = (size_t)first; id < table->words; id++) {
+        const known_word *known = known_of(table, id);
+        if (known->count < least) continue;
+        entries[next++] = (entry){(uint64_t)known->count, first_bytes(table, known), (int32_t)id};
+        highest |= (uint64_t)known->count;
     }
     entry *sorted = entries;
     /* The last digits first: of the first bytes, then of the count. */
@@ -543,7 +584,8 @@ int lexicon_order(const lexicon *table, int32_t first, int64_t least, int32_t *o
             end++;
         sort_words(table, sorted + begin, end - begin);
     }
-    for (size_t place = 0; place < kept; place++) order[place] = sorted[place].at->id;
+    for (size_t place = 0; place < kept; place++)
+        order[place] = sorted[place].id;
     free(entries);
     *found = (ptrdiff_t)kept;
     return TEXT_OK;
@@ -563,10 +605,9 @@ size_t lexicon_lines(const lexicon *table, const int32_t *ids, const int64_t *co
                      ptrdiff_t size, char *out) {
     char *start = out;
     for (ptrdiff_t i = 0; i < size; i++) {
-        const char *word = word_of(table, ids[i]);
-        size_t length = (size_t)(table->letters + table->ends[ids[i]] - word);
-        memcpy(out, word, length);
-        out += length;
+        const known_word *known = known_of(table, (size_t)ids[i]);
+        memcpy(out, word_of(table, known), known->length);
+        out += known->length;
         if (counts) {
             char digits[20];
             size_t many = digits_of(counts[i], digits + 19);

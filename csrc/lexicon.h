@@ -9,26 +9,58 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* All that a look at a word needs, in half a cache line. A word of at most 16 bytes is its own key
- * (two loads, filled up with NUL, which no word holds); of a longer one the key is a hash and the
- * place where it begins in the letters. */
+/* What is known of a word, by id. A word of at most 16 bytes is its own key (two loads, filled up
+ * with NUL, which no word holds); of a longer one the key is a hash and the place where it begins
+ * in the letters. */
 typedef struct {
     uint64_t key[2];
     int64_t count;
-    uint32_t length; /* 0: the slot is free */
-    int32_t id;
+    uint32_t length;
+} known_word;
+
+/* Small, so that a table of a million words is no more than 16 MB read at random places; frequent
+ * words come early, so what is known of them lies together. */
+typedef struct {
+    uint32_t hash;
+    uint32_t number; /* id + 1; 0: the slot is free */
 } slot;
 
 typedef struct {
     slot *slots; /* slot_count of them, a power of two, at most two thirds in use */
     size_t slot_count;
-    char *letters; /* all words, one behind the other, in order of their ids */
-    size_t *ends;  /* ends[id]: where word id ends in letters */
-    size_t words, word_room, letter_room;
+    known_word **known; /* by id, WORDS_A_SEGMENT in each segment: they never move */
+    char *letters;      /* the words of more than 16 bytes */
+    size_t words, segments, letters_used, letter_room;
 } lexicon;
+
+enum { SEGMENT_BITS = 16, WORDS_A_SEGMENT = 1 << SEGMENT_BITS }; /* a segment fills a large page */
+
+static inline known_word *known_of(const lexicon *table, size_t id) {
+    return table->known[id >> SEGMENT_BITS] + (id & (WORDS_A_SEGMENT - 1));
+}
 
 enum { TEXT_OK = 0, TEXT_NO_MEMORY, TEXT_BAD_UTF8, TEXT_RESERVED, TEXT_UNKNOWN, TEXT_TOO_LONG };
 enum { RESERVED_REJECT = 0, RESERVED_WHITESPACE, RESERVED_MAP };
+
+typedef struct {
+    uint64_t part[2];
+} word_key;
+
+typedef struct {
+    ptrdiff_t begin;
+    word_key key;
+    uint32_t length; /* 0: a line ends here */
+    uint32_t hash;
+} found_word;
+
+/* Where the words of a block are. It needs no table, so the next block's are found while this one
+ * is looked up; a long block is done in pieces. Set next, begin and count to 0 for a new block. */
+enum { WORDS_TOGETHER = 1 << 17 };
+typedef struct {
+    found_word found[WORDS_TOGETHER];
+    size_t count;
+    ptrdiff_t next, begin; /* where finding goes on, and where the open word begins */
+} words;
 
 typedef struct {
     int32_t unknown; /* id of a word that is not in a fixed table; -1: such a word is an error */
@@ -51,6 +83,12 @@ size_t lexicon_memory(const lexicon *table);
 /* How often each word was met; counts: (words,), written. */
 void lexicon_counts(const lexicon *table, int64_t *counts);
 
+/* Where each word ends when all stand behind one another; ends: (words,), written. */
+void lexicon_ends(const lexicon *table, int64_t *ends);
+
+/* A word and its length. */
+const char *lexicon_word(const lexicon *table, int32_t id, size_t *length);
+
 /* Add words with their counts. The id -1 is given to those whose hash is not `part` modulo `parts`,
  * and to those that are not there and have a count below `least`: they are not added.
  * ends: (words,) places in letters; ids: (words,), written. */
@@ -61,10 +99,14 @@ int lexicon_add(lexicon *table, const char *letters, const int64_t *ends, const 
 void lexicon_find(const lexicon *table, const char *letters, const int64_t *ends, ptrdiff_t words,
                   int32_t *ids);
 
-/* Ids of a block of text. Its last byte must be a separator.
+/* Find the first or next words of a block of text. Its last byte must be a separator. After an
+ * error *position is where. */
+int words_find(words *w, const char *text, ptrdiff_t size, ptrdiff_t *position);
+
+/* Ids of the block whose first words were found; finds the others on the way.
  * ids: (size,), enough for any block; the end of sentence follows each sentence. */
-int lexicon_read(lexicon *table, const char *text, ptrdiff_t size, const reading *how, int32_t *ids,
-                 tally *seen);
+int lexicon_read(lexicon *table, words *w, const char *text, ptrdiff_t size, const reading *how,
+                 int32_t *ids, tally *seen);
 
 /* Ids from `first` on that were met `least` times or more, by falling count, ties by bytes.
  * order: room for all words; *found is set. */

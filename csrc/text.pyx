@@ -14,8 +14,6 @@ from fastnplm.lexicon import RESERVED_WORDS, Encoded, Trouble
 
 cdef extern from "lexicon.h" nogil:
     ctypedef struct lexicon:
-        char *letters
-        size_t *ends
         size_t words
     ctypedef struct reading:
         int32_t unknown, start, end
@@ -28,14 +26,20 @@ cdef extern from "lexicon.h" nogil:
     int lexicon_begin(lexicon *table)
     void lexicon_end(lexicon *table)
     void lexicon_counts(const lexicon *table, int64_t *counts)
+    void lexicon_ends(const lexicon *table, int64_t *ends)
+    const char *lexicon_word(const lexicon *table, int32_t id, size_t *length)
     size_t lexicon_memory(const lexicon *table)
     int lexicon_add(lexicon *table, const char *letters, const int64_t *ends,
                     const int64_t *counts, Py_ssize_t words, int64_t least, uint64_t part,
                     uint64_t parts, int32_t *ids)
     void lexicon_find(const lexicon *table, const char *letters, const int64_t *ends,
                       Py_ssize_t words, int32_t *ids)
-    int lexicon_read(lexicon *table, const char *text, Py_ssize_t size, const reading *how,
-                     int32_t *ids, tally *seen)
+    ctypedef struct words:
+        size_t count
+        Py_ssize_t next, begin
+    int words_find(words *w, const char *text, Py_ssize_t size, Py_ssize_t *position)
+    int lexicon_read(lexicon *table, words *w, const char *text, Py_ssize_t size,
+                     const reading *how, int32_t *ids, tally *seen)
     size_t lexicon_lines(const lexicon *table, const int32_t *ids, const int64_t *counts,
                          Py_ssize_t size, char *out)
     int lexicon_order(const lexicon *table, int32_t first, int64_t least, int32_t *order,
@@ -59,13 +63,65 @@ cdef int _check_ends(const unsigned char[::1] letters, const int64_t[::1] ends) 
     return 0
 
 
+cdef object trouble(int code, Py_ssize_t position):
+    kinds = {TEXT_BAD_UTF8: "utf-8", TEXT_RESERVED: "reserved", TEXT_UNKNOWN: "unknown",
+             TEXT_TOO_LONG: "too long"}
+    if code in kinds:
+        return Trouble(kinds[code], position)
+    return MemoryError("no memory for more words")
+
+
+cdef class Words:
+    """Where the words of a block are: what can be done before a table is at hand.
+
+    `find` looks at a block, `Lexicon.take` gives its ids; one thread at a time may use it.
+    """
+
+    cdef words *place
+    cdef bytes data
+    cdef const char *text
+    cdef Py_ssize_t size
+    cdef int32_t *ids  # kept from block to block, for memory that was touched before
+    cdef Py_ssize_t room
+
+    def __cinit__(self):
+        self.place = <words *>malloc(sizeof(words))
+        if not self.place:
+            raise MemoryError("no memory for the words of a block")
+
+    def __dealloc__(self):
+        free(self.place)
+        free(self.ids)
+
+    def find(self, bytes data):
+        """Look at a block of UTF-8 whose last byte ends a line or a word; a Trouble as `encode`."""
+        cdef Py_ssize_t position = 0
+        cdef int code
+        self.data, self.text, self.size = None, PyBytes_AS_STRING(data), len(data)
+        if self.size and data[self.size - 1 :] not in _SEPARATORS:
+            raise ValueError("a block must end with a separator")
+        if self.room <= self.size:
+            free(self.ids)
+            self.room = self.size + 1
+            self.ids = <int32_t *>malloc(self.room * sizeof(int32_t))
+            if not self.ids:
+                self.room = 0
+                raise MemoryError("no memory for the ids of a block")
+        self.place.next = self.place.begin = 0
+        self.place.count = 0
+        with nogil:
+            code = words_find(self.place, self.text, self.size, &position)
+        if code != TEXT_OK:
+            raise trouble(code, position)
+        self.data = data
+
+
 cdef class Lexicon:
     """See `fastnplm.lexicon.Lexicon`. One thread at a time may use a table."""
 
     cdef lexicon table
     cdef reading how
-    cdef int32_t *found  # ids of the block that was read last: kept, for memory once touched
-    cdef size_t room
+    cdef object own  # Words, for blocks that were not looked at beforehand
     cdef readonly int end
 
     def __cinit__(self):
@@ -74,7 +130,6 @@ cdef class Lexicon:
 
     def __dealloc__(self):
         lexicon_end(&self.table)
-        free(self.found)
 
     def __init__(self, words=RESERVED_WORDS, unknown=0, int start=1, int end=2, bint fixed=False,
                  str reserved="reject", bint characters=False):
@@ -104,17 +159,26 @@ cdef class Lexicon:
 
     def letters(self):
         """All words behind one another, bytes."""
-        cdef size_t size = self.table.ends[self.table.words - 1] if self.table.words else 0
-        return PyBytes_FromStringAndSize(self.table.letters, size)
+        cdef size_t id, length, size = 0
+        cdef const char *word
+        cdef char *out
+        for id in range(self.table.words):
+            lexicon_word(&self.table, <int32_t>id, &length)
+            size += length
+        made = PyBytes_FromStringAndSize(NULL, size)
+        out = PyBytes_AS_STRING(made)
+        for id in range(self.table.words):
+            word = lexicon_word(&self.table, <int32_t>id, &length)
+            memcpy(out, word, length)
+            out += length
+        return made
 
     def ends(self):
         """Where each word ends in `letters`, int64."""
-        cdef size_t id
-        found = np.empty(self.table.words, np.int64)
+        found = np.empty(max(1, len(self)), np.int64)
         cdef int64_t[::1] view = found
-        for id in range(self.table.words):
-            view[id] = self.table.ends[id]
-        return found
+        lexicon_ends(&self.table, &view[0])
+        return found[:len(self)]
 
     def counts(self):
         found = np.zeros(max(1, len(self)), np.int64)
@@ -125,15 +189,14 @@ cdef class Lexicon:
     def spell(self, const int32_t[::1] ids):
         """The words with these ids, as str."""
         cdef Py_ssize_t place
-        cdef size_t begin, id
+        cdef size_t length
+        cdef const char *word
         cdef list words = []
         for place in range(ids.shape[0]):
             if not 0 <= <Py_ssize_t>ids[place] < <Py_ssize_t>self.table.words:
                 raise IndexError(f"id {ids[place]} at {place}: there are {len(self)} words")
-            id = <size_t>ids[place]
-            begin = self.table.ends[id - 1] if id else 0
-            words.append(PyUnicode_DecodeUTF8(self.table.letters + begin,
-                                              self.table.ends[id] - begin, NULL))
+            word = lexicon_word(&self.table, ids[place], &length)
+            words.append(PyUnicode_DecodeUTF8(word, length, NULL))
         return words
 
     def add(self, const unsigned char[::1] letters, const int64_t[::1] ends,
@@ -181,7 +244,7 @@ cdef class Lexicon:
         cdef Py_ssize_t size = ids.shape[0], place
         cdef const int64_t[::1] met
         cdef const int64_t *first = NULL
-        cdef size_t room = 0
+        cdef size_t room = 0, length
         cdef char *out
         if counts is not None:
             met = counts
@@ -198,8 +261,8 @@ cdef class Lexicon:
         if counts is not None:
             first = &met[0]
         for place in range(size):
-            room += self.table.ends[ids[place]] - (
-                self.table.ends[ids[place] - 1] if ids[place] else 0) + 21
+            lexicon_word(&self.table, ids[place], &length)
+            room += length + 21
         out = <char *>malloc(room)
         if not out:
             raise MemoryError("no memory for the words")
@@ -211,38 +274,30 @@ cdef class Lexicon:
             free(out)
 
     def encode(self, bytes data):
-        cdef Py_ssize_t size = len(data)
-        cdef const char *text = PyBytes_AS_STRING(data)
+        if self.own is None:
+            self.own = Words()
+        self.own.find(data)
+        return self.take(self.own)
+
+    def take(self, Words found not None):
+        """Ids of the block whose words were found, see `fastnplm.lexicon.Lexicon.encode`."""
         cdef tally seen
         cdef int code
-        if size and data[size - 1 :] not in _SEPARATORS:
-            raise ValueError("a block must end with a separator")
         cdef int32_t[::1] view
-        if self.room <= <size_t>size:
-            free(self.found)
-            self.room = size + 1
-            self.found = <int32_t *>malloc(self.room * sizeof(int32_t))
-            if not self.found:
-                self.room = 0
-                raise MemoryError("no memory for the ids of a block")
+        if found.data is None:
+            raise ValueError("no block was looked at")
         with nogil:
-            code = lexicon_read(&self.table, text, size, &self.how, self.found, &seen)
-        if code == TEXT_OK:
-            ids = np.empty(seen.tokens, np.int32)
-            view = ids
-            if seen.tokens:
-                memcpy(&view[0], self.found, seen.tokens * sizeof(int32_t))
-            return Encoded(ids, seen.lines, seen.blank_lines, seen.sentences,
-                           bool(seen.ends_first), bool(seen.open_words), seen.reserved)
-        if code == TEXT_BAD_UTF8:
-            raise Trouble("utf-8", seen.position)
-        if code == TEXT_RESERVED:
-            raise Trouble("reserved", seen.position)
-        if code == TEXT_UNKNOWN:
-            raise Trouble("unknown", seen.position)
-        if code == TEXT_TOO_LONG:
-            raise Trouble("too long", seen.position)
-        raise MemoryError("no memory for more words")
+            code = lexicon_read(&self.table, found.place, found.text, found.size, &self.how,
+                                found.ids, &seen)
+        found.data = None
+        if code != TEXT_OK:
+            raise trouble(code, seen.position)
+        ids = np.empty(seen.tokens, np.int32)
+        view = ids
+        if seen.tokens:
+            memcpy(&view[0], found.ids, seen.tokens * sizeof(int32_t))
+        return Encoded(ids, seen.lines, seen.blank_lines, seen.sentences, bool(seen.ends_first),
+                       bool(seen.open_words), seen.reserved)
 
 
 ctypedef fused token:

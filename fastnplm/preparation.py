@@ -39,6 +39,7 @@ DEFAULT_MEMORY = 1 << 30
 LEAST_MEMORY = 1 << 20
 
 _RECODED_AT_ONCE = 1 << 20
+_AHEAD = 4  # blocks a worker that are read before the first of them is done
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
@@ -132,7 +133,8 @@ class Preparation:
 
     def _write(self, folder: Path, source: Source, durable: bool) -> Vocabulary:
         report = Report(files=len(source.paths))
-        census = Census(self._lexicon, self.workers, self._memory_to_count(), folder)
+        looker = getattr(self.module, "Words", None)
+        census = Census(self._lexicon, self.workers, self._memory_to_count(), folder, looker)
         draft = _Draft(folder / "draft.bin")
         with self._pool() as pool:
             with draft.writing() as write:
@@ -155,7 +157,7 @@ class Preparation:
             # Ids are rewritten in other threads while this one spells the words.
             recoded = draft.recoded(tables, stream.dtype, unknown, self.module.recode)
             finals = _in_order(pool, self.workers, lambda work: work(), recoded)
-            rewritten = pool.submit(stream.write, finals)
+            rewritten = pool.submit(stream.write, finals, pool if self.workers > 1 else None)
             place = folder / VOCABULARY_NAME
             if vocabulary is None:
                 checksum = write_lines(place, choice.lines(), self.settings, durable)
@@ -260,7 +262,7 @@ def _in_order(
         yield from map(work, given)
         return
     given = iter(given)
-    waiting = deque(pool.submit(work, item) for item in islice(given, 2 * workers))
+    waiting = deque(pool.submit(work, item) for item in islice(given, _AHEAD * workers))
     try:
         while waiting:
             made = waiting.popleft().result()
@@ -383,16 +385,25 @@ class _Stream:
         self.tokens = self.oov = 0
         self.checksum = ""
 
-    def write(self, finals: Iterable[tuple[np.ndarray, int]]) -> None:
-        """Write stretches of ids, each with the number of unknown words in it."""
+    def write(
+        self, finals: Iterable[tuple[np.ndarray, int]], pool: ThreadPoolExecutor | None = None
+    ) -> None:
+        """Write stretches of ids, each with the number of unknown words in it.
+
+        With a pool, a stretch is hashed there while it is written here.
+        """
         digest = sha256()
         with open(self._path, "wb") as file:  # buffered: a write cut short goes on
             for final, unknown in finals:
                 final = final.astype(self.dtype.newbyteorder("<"), copy=False)
                 self.oov += unknown
                 self.tokens += len(final)
-                digest.update(final.data)
+                hashed = pool.submit(digest.update, final.data) if pool else None
                 file.write(final.data)
+                if hashed is not None:
+                    hashed.result()
+                else:
+                    digest.update(final.data)
             _flush(file, self._durable)
         self.checksum = digest.hexdigest()
 
