@@ -6,8 +6,10 @@ has not, so words are always cut from UTF-8 bytes.
 """
 
 import unicodedata
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
 from typing import Any
 
 from fastnplm.encoding import (
@@ -163,9 +165,12 @@ def split_characters(line: str) -> list[str]:
     return words
 
 
+@cache
 def _jieba_cut() -> Callable[[str], Any]:
     try:
-        import jieba
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of its own code, on the first import
+            import jieba
     except ImportError as error:
         raise SettingsError(
             "segment=jieba needs jieba; pip install 'fastnplm[jieba]' or use segment=char"

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fastnplm
 from fastnplm.encoding import guess_encoding
 from fastnplm.errors import SettingsError, TextError
+from fastnplm.preparation import Preparation
 from fastnplm.source import open_source
 from fastnplm.text import TextSettings, read_sentences, split_words
 
@@ -171,6 +173,36 @@ def test_lowercase_normalize_and_characters(tmp_path):
         ["C", "a", "f", "e", "\u0301", "Ａ", "Ｂ", "c", "<unk>"],
         ["我", "今", "天"],
     ]
+
+
+def test_jieba_finds_words():
+    pytest.importorskip("jieba", reason="the jieba extra is not installed")
+    settings = TextSettings(segment="jieba", normalize="NFKC")
+    assert settings.words("我今天想喝茶 <unk> 因为天气很好！") == [
+        "我", "今天", "想", "喝茶", "<unk>", "因为", "天气", "很", "好", "!",
+    ]  # fmt: skip
+    assert settings.words("  \u3000 ") == []
+    assert settings.word("因为天气") == "因为天气"
+
+
+def test_a_model_cuts_words_as_its_corpus_did(tmp_path):
+    pytest.importorskip("jieba", reason="the jieba extra is not installed")
+    path = write(tmp_path / "c.txt", "我今天想喝茶\n\n因为天气很好\n".encode() * 20)
+    made = []
+    for threads, block_bytes in ((1, 1 << 20), (2, 64)):
+        settings = TextSettings(segment="jieba")
+        preparation = Preparation(settings, threads=threads, block_bytes=block_bytes)
+        out, _ = preparation.run(path, out=tmp_path / f"{threads}")
+        made.append((out / "tokens.bin").read_bytes())
+    assert made[0] == made[1]
+    with fastnplm.Corpus.open(out) as corpus:
+        assert (corpus.sentences, corpus.report.blank_lines) == (40, 20)
+        assert {"今天", "喝茶", "天气"} < set(corpus.vocabulary.words)
+        model = fastnplm.NPLM(corpus.vocabulary, context=2, dim=4, hidden=6)
+        report = fastnplm.evaluate(model, path)
+        assert (report.tokens, report.oov) == (len(corpus), 0)
+    assert model.predict("因为天气", k=3) == model.predict(["因为", "天气"], k=3)
+    assert model.score("因为天气很好") == pytest.approx(model.score(["因为", "天气", "很", "好"]))
 
 
 def test_settings_are_checked():
