@@ -1,6 +1,7 @@
 """Runs the sessions that README.md shows, and writes what they really print into it.
 
     python docs/session.py            # run, and put the output between the markers of README.md
+    python docs/session.py large      # only the block of this name
     python docs/session.py --check    # only compare the commands; run nothing
 
 A block between ``<!-- session NAME -->`` and ``<!-- end -->`` is a list of commands, each after
@@ -52,8 +53,11 @@ def main():
     if "--check" in sys.argv[1:]:
         print("\n".join(command for block in blocks for command in commands(block[2])))
         return
+    chosen = sys.argv[1:] or [block[1] for block in blocks]
     with tempfile.TemporaryDirectory() as folder:
-        text = BLOCK.sub(lambda m: m[1] + transcript(m[3], folder) + m[4], text)
+        text = BLOCK.sub(
+            lambda m: m[1] + (transcript(m[3], folder) if m[2] in chosen else m[3]) + m[4], text
+        )
     README.write_text(text, encoding="utf-8")
 
 
