@@ -54,7 +54,7 @@ def _train(corpus):
     model = fastnplm.NPLM(corpus.vocabulary, context=CONTEXT, dim=DIM, hidden=HIDDEN)
     history = fastnplm.train(
         model, corpus, loss=NegativeSampling(NEGATIVES), optimizer="sgd", lr=0.05,
-        batch_size=BATCH, epochs=1, threads=1, quiet=True,
+        batch_size=BATCH, epochs=1, threads=1, quiet=True, dropout=0.0, input_dropout=0.0,
     )  # fmt: skip
     return history.epochs[0]["tokens_per_second"]
 

@@ -172,7 +172,7 @@ def _output(network, plan, batch, module):
             for keep in (True, False)
         ]
         return compiled + (sizes[0] if sizes[0] <= plan.buffer_mib * 2**20 else sizes[1])
-    shared, negatives = plan.loss.shared, plan.loss.negatives
+    shared, negatives = plan.loss.block, plan.loss.negatives
     scratch = module.negative_step_scratch(batch, shared, negatives, features, threads=plan.threads)
     rows = batch + -(-batch // shared) * negatives
     return compiled + scratch + 24 * words + 64 * rows

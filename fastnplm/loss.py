@@ -13,6 +13,8 @@ from . import arrays
 from . import noise as noise_module
 from .errors import SettingsError
 
+MANY_NEGATIVES, SHARED = 20, 32
+
 
 @dataclasses.dataclass(frozen=True)
 class Softmax:
@@ -38,20 +40,33 @@ class _Sampled:
 
     negatives : K, noise words an example
     power : noise q proportional to count ** power
-    shared : how many neighbouring examples of a batch share their noise words; 1: none
+    shared : how many neighbouring examples of a batch share their noise words; 1: none; None:
+        by the number of negatives, see ``block``
     """
 
     negatives: int = 10
     power: float = 0.75
-    shared: int = 1
+    shared: int | None = None
 
     def __post_init__(self):
         if int(self.negatives) != self.negatives or self.negatives < 1:
             raise SettingsError(f"negatives is {self.negatives}; expected at least 1 noise word")
-        if int(self.shared) != self.shared or self.shared < 1:
+        if self.shared is not None and (int(self.shared) != self.shared or self.shared < 1):
             raise SettingsError(f"shared is {self.shared}; expected at least 1 example")
         if not np.isfinite(self.power):
             raise SettingsError(f"power is {self.power}; expected a finite number such as 0.75")
+
+    @property
+    def block(self):
+        """How many neighbouring examples share their noise words.
+
+        Sharing turns the scores into matrix products. With few negatives that saves little and
+        leaves a batch few different noise words; from ``MANY_NEGATIVES`` on it makes a step 1.6 to
+        3.5 times as fast (docs/benchmarks.md) and costs no perplexity (docs/losses.md).
+        """
+        if self.shared is not None:
+            return self.shared
+        return SHARED if self.negatives >= MANY_NEGATIVES else 1
 
     def log_expected(self, vocabulary):
         """log(K q), float64 (V,); 0 for ``<s>``, which keeps its score of -60."""
@@ -200,18 +215,18 @@ class _SampledLayer:
         self._threshold, self._alias = noise_module.alias_table(
             noise_module.noise_distribution(vocabulary, loss.power)
         )
-        blocks = -(-batch_size // loss.shared)
+        blocks = -(-batch_size // loss.block)
         self._noise = np.empty((blocks, loss.negatives), dtype=np.int32)
         self.scratch = floating_scratch(
             kernels.negative_step_scratch(
-                batch_size, loss.shared, loss.negatives, width, threads=threads
+                batch_size, loss.block, loss.negatives, width, threads=threads
             )
         )
         self.touched = None
 
     def draw(self, generator, targets):
         """Draw the noise for ``targets``; ``touched`` then names the rows of the step."""
-        blocks = -(-len(targets) // self._loss.shared)
+        blocks = -(-len(targets) // self._loss.block)
         bits = generator.integers(0, 2**64, size=blocks * self._loss.negatives, dtype=np.uint64)
         self._drawn = self._noise[:blocks]
         self._kernels.draw_noise(
@@ -225,6 +240,6 @@ class _SampledLayer:
         if self._offsets.dtype != weight.dtype:
             self._offsets = self._offsets.astype(weight.dtype)
         self._kernels.negative_step(
-            features, targets, weights, self._drawn, self._loss.shared, self._skip, self._offsets,
+            features, targets, weights, self._drawn, self._loss.block, self._skip, self._offsets,
             rule, hyper, self.scratch, losses, grad, *output, threads=self._threads,
         )  # fmt: skip

@@ -154,6 +154,14 @@ def test_a_sampled_loss_recovers_a_tiny_language(name):
         assert _distance(model, corpus, uncorrected=True) >= 0.1
 
 
+def test_many_negatives_are_shared_unless_it_is_said_otherwise():
+    assert [NegativeSampling(k).block for k in (1, 10, 19, 20, 500)] == [1, 1, 1, 32, 32]
+    assert [NCE(500, shared=n).block for n in (1, 7, 512)] == [1, 7, 512]
+    resolved = losses.resolve("ns", negatives=100)
+    assert resolved.block == 32
+    assert losses.from_config(losses.to_config(resolved)) == resolved
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

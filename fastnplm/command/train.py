@@ -45,7 +45,7 @@ _loss = options(
     ),
     click.option("--negatives", type=COUNT, help="Noise words an example.  [default: 10]"),
     click.option("--power", type=float, help="Noise follows count ** power.  [default: 0.75]"),
-    click.option("--shared", type=COUNT, help="Examples that share their noise words."),
+    click.option("--shared", type=COUNT, help="Examples that share noise.  [default: by K]"),
 )
 _descent = options(
     click.option(
