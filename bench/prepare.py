@@ -27,11 +27,11 @@ CONTEXT, DIM, HIDDEN, NEGATIVES, BATCH, FEED_SECONDS = 4, 100, 200, 10, 1024, 3.
 
 
 def _fastnplm(text, threads):
-    import fastnplm
+    from fastnplm.corpus import Corpus
 
     with tempfile.TemporaryDirectory(prefix="fastnplm-bench-") as folder:
         start = time.perf_counter()
-        corpus = fastnplm.Corpus.prepare(
+        corpus = Corpus.prepare(
             text, out=Path(folder, "corpus"), min_count=MIN_COUNT, threads=threads,
             reserved="whitespace",
         )  # fmt: skip
