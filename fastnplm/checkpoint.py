@@ -137,12 +137,22 @@ def _check_state(path, state, step):
         isinstance(total, float | int) and -_MOST <= total <= _MOST for total in decay.values()
     ):
         raise CheckpointError(f"{path}: its decay is not this optimiser's; it is damaged")
+    state["random"] = _generator(path, state["random"])
+
+
+def _generator(path, state):
+    """A generator in this state; numbers that would not come out again are refused."""
+    generator = np.random.default_rng()
     try:
-        generator = np.random.default_rng()
-        generator.bit_generator.state = state["random"]
-    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        # NumPy 1.26 takes negative numbers modulo a power of two
+        if min(*state["state"].values(), state["has_uint32"], state["uinteger"]) < 0:
+            raise ValueError("a negative number")
+        generator.bit_generator.state = state
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise CheckpointError(f"{path}: its random state is none ({error})") from None
-    state["random"] = generator
+    if generator.bit_generator.state != state:
+        raise CheckpointError(f"{path}: its random state is none; it is damaged")
+    return generator
 
 
 def _found(out):

@@ -46,7 +46,7 @@ def test_what_is_written_is_read_back(tmp_path, binary):
     assert [entry.name for entry in tmp_path.iterdir()] == ["v"]
 
 
-def test_words_the_format_cannot_hold_are_named_before_anything_is_written(tmp_path):
+def test_fc_13_words_the_format_cannot_hold_are_named_before_anything_is_written(tmp_path):
     words = ["New York", "tab\tx", "line\nfeed", "", "\u3000", " x", "ok", "nul\0"]
     for binary in (False, True):
         with pytest.raises(VectorsError, match=r"6 words .*'New York', 'tab\\tx', 'line\\nfeed'"):
@@ -91,7 +91,7 @@ def test_a_place_that_cannot_be_written_is_an_error(tmp_path):
         ("2 1\na 1\nb\0c 2\n", "v.vec:3: expected a word"),
     ],
 )
-def test_a_text_file_that_lies_is_refused_with_its_line(tmp_path, text, message):
+def test_fc_14_a_text_file_that_lies_is_refused_with_its_line(tmp_path, text, message):
     with pytest.raises(VectorsError, match=message):
         word2vec.read(put(tmp_path, text))
 
@@ -108,7 +108,7 @@ def test_a_file_without_header_can_be_read_when_asked(tmp_path):
         word2vec.read(path, header=False, binary=True)
 
 
-def test_text_loses_no_bits_and_ignores_the_locale(tmp_path):
+def test_fc_15_text_loses_no_bits_and_ignores_the_locale(tmp_path):
     rows = np.array([int(b, 16) for b in BITS], dtype=np.uint32).view(np.float32)[:, None]
     written = []
     for locale in ("C", "de_DE.UTF-8"):
@@ -140,7 +140,7 @@ def test_every_float32_survives_text(tmp_path):
 
 
 @pytest.mark.parametrize("feed", [b"", b"\n"])
-def test_both_layouts_of_binary_records(tmp_path, feed):
+def test_fc_16_both_layouts_of_binary_records(tmp_path, feed):
     data = b"2 1\nab \x00\x00\x80\x3f" + feed + b"cd \x00\x00\x00\x40" + feed
     words, rows = word2vec.read(put(tmp_path, data))
     assert words == ["ab", "cd"]
