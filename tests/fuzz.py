@@ -142,7 +142,7 @@ def fuzz(
 ) -> dict[str, int]:
     """So many mutations of a good file; every second time the checksums around it are mended.
 
-    watched : the process ends, and says where, when a thousand take half an hour
+    watched : the process ends, and says where, when a thousand take an hour
     """
     chance = random.Random(seed)
     path = READERS[name].build(folder)
@@ -153,7 +153,7 @@ def fuzz(
             path.write_bytes(good)
             READERS[name].mend(path)
             if watched:
-                faulthandler.dump_traceback_later(1800, exit=True)
+                faulthandler.dump_traceback_later(3600, exit=True)
         refused += tried(name, path, mutate(good, chance), number % 2 == 0)
     return {"executions": executions, "refused": refused}
 
