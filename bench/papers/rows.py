@@ -91,7 +91,9 @@ ROWS = {
     "MLP7": _bengio(293, 270, context=2, hidden=50, dim=30, direct=True),
     "MLP9": _bengio(276, 252, hidden=100, dim=30),
     "brown-best": Row(
-        "brown", {"context": 8, "dim": 150, "hidden": 300, "tied": True}, _MODERN | {"epochs": 5}
+        "brown",
+        {"context": 8, "dim": 150, "hidden": 300, "tied": True},
+        _MODERN | {"epochs": 4, "dropout": 0.35, "input_dropout": 0.2},
     ),
     "ptb-best": Row(
         "ptb",
@@ -102,6 +104,8 @@ ROWS = {
         "Mikolov 2012 (thesis): feed-forward network, and mixed with Kneser-Ney",
     ),
     "pku-best": Row(
-        "pku", {"context": 6, "dim": 150, "hidden": 300, "tied": True}, _MODERN | {"epochs": 4}
+        "pku",
+        {"context": 6, "dim": 150, "hidden": 300, "tied": True},
+        _MODERN | {"epochs": 2, "dropout": 0.25, "input_dropout": 0.15},
     ),
 }
