@@ -1,8 +1,11 @@
 """Text encoded, stored, opened again; and every reason to refuse a folder."""
 
+import builtins
+import bz2
 import collections
 import gzip
 import json
+import lzma
 import os
 import re
 import unicodedata
@@ -10,6 +13,7 @@ import unicodedata
 import numpy as np
 import pytest
 
+import fastnplm
 from fastnplm.corpus import Corpus, require_same_vocabulary
 from fastnplm.errors import CorpusError, SettingsError, TextError, VocabularyError
 from fastnplm.header import Header
@@ -116,13 +120,15 @@ def test_large_vocabularies_take_int32():
 def test_ids_do_not_depend_on_blocks_compression_or_files(tmp_path, block_bytes):
     data = b"a b\n \n\n c aaaaaaaaaaaaaaa \t b\n" + b" x y" * 9 + b"   \n\n\nlast a"
     (tmp_path / "whole.txt").write_bytes(data)
-    (tmp_path / "packed").write_bytes(gzip.compress(data))
+    for pack in (gzip, bz2, lzma):
+        (tmp_path / pack.__name__).write_bytes(pack.compress(data))
     cut = data.index(b" c")
     (tmp_path / "1").write_bytes(data[:cut])
     (tmp_path / "2").write_bytes(data[cut:])
     expected = naive(data)
     streams = []
-    for number, files in enumerate((["whole.txt"], ["packed"], ["1", "2"])):
+    ways = (["whole.txt"], ["gzip"], ["bz2"], ["lzma"], ["1", "2"])
+    for number, files in enumerate(ways):
         out, _ = Preparation(TextSettings(), min_count=1, block_bytes=block_bytes).run(
             *[tmp_path / name for name in files], out=tmp_path / f"corpus{number}"
         )
@@ -133,7 +139,7 @@ def test_ids_do_not_depend_on_blocks_compression_or_files(tmp_path, block_bytes)
             assert (corpus.report.lines, corpus.report.blank_lines) == (8, 4)
             assert corpus.vocabulary.counts[2] == len(expected)
             streams.append(corpus.tokens.tolist())
-    assert streams[0] == streams[1] == streams[2]
+    assert all(stream == streams[0] for stream in streams)
 
 
 @pytest.mark.parametrize(
@@ -154,6 +160,34 @@ def test_counts_on_awkward_files(data, name, choice):
     sentences = naive(path.read_bytes(), **choice)
     counter = collections.Counter(word for sentence in sentences for word in sentence)
     with Corpus.prepare(path, min_count=1, **choice) as corpus:
+        counted = zip(corpus.vocabulary.words[3:], corpus.vocabulary.counts[3:], strict=True)
+        assert dict(counted) == counter
+        assert spelled(corpus) == sentences
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize(
+    ("name", "line", "offset", "encoding"),
+    [
+        ("firefox-latin1-crlf.txt", 1279, 64_936, "latin-1"),
+        ("wine-mixed-encoding.txt", 890, 103_154, "cp1252"),
+        ("lee-latin1-noeol.txt", 41, 20_357, "latin-1"),
+        ("japanese-sjis.txt", 1, 0, "shift_jis"),
+        ("chinese-gb2312.txt", 1, 0, "gb18030"),
+        ("subtitle-utf16le-bom.srt", 1, 0, "utf-16"),
+    ],
+)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_awkward_files_that_do_not_decode(data, name, line, offset, encoding, threads):
+    path = data / "awkward" / name
+    where = rf"{re.escape(name)}:{line}: byte 0x\w\w at offset {offset:,} is not UTF-8"
+    with pytest.raises(TextError, match=where):
+        Corpus.prepare(path, min_count=1, threads=threads)
+    sentences = naive(path.read_bytes().decode(encoding, "replace").encode())
+    counter = collections.Counter(word for sentence in sentences for word in sentence)
+    with Corpus.prepare(
+        path, min_count=1, encoding=encoding, errors="replace", threads=threads
+    ) as corpus:
         counted = zip(corpus.vocabulary.words[3:], corpus.vocabulary.counts[3:], strict=True)
         assert dict(counted) == counter
         assert spelled(corpus) == sentences
@@ -210,6 +244,27 @@ def test_a_read_only_folder_works(folder):
             assert not corpus.tokens.flags.writeable
     finally:
         os.chmod(folder, 0o755)
+
+
+def test_nothing_is_opened_for_writing(folder, monkeypatch):
+    """The owner of all files may write whatever their permissions say, so this is asked for."""
+    opened, ours = builtins.open, []
+
+    def reading(name, mode="r", *rest, **options):
+        if str(name).startswith(str(folder)):
+            ours.append(mode)
+        return opened(name, mode, *rest, **options)
+
+    monkeypatch.setattr(builtins, "open", reading)
+    monkeypatch.setattr("io.open", reading)
+    with Corpus.open(folder) as corpus:
+        corpus.verify()
+        model = fastnplm.NPLM(corpus.vocabulary, context=2, dim=3, hidden=4)
+        fastnplm.train(model, corpus, epochs=1, quiet=True)
+        with pytest.raises(ValueError, match="read-only"):
+            corpus.tokens[0] = 1
+    assert "rb" in ours
+    assert set(ours) <= {"r", "rb"}
 
 
 @pytest.mark.parametrize("step", [13, pytest.param(1, marks=pytest.mark.slow)])
