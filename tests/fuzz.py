@@ -167,7 +167,10 @@ def guided(name: str, folder: Path) -> None:
     def one(data: bytes) -> None:
         tried(name, path, data, True)
 
-    atheris.Setup([sys.argv[0], *sys.argv[3:]], one)
+    seeds = folder / "seeds"  # what is found is put there too
+    seeds.mkdir()
+    (seeds / "good").write_bytes(path.read_bytes())
+    atheris.Setup([sys.argv[0], *sys.argv[3:], str(seeds)], one)
     atheris.Fuzz()
 
 

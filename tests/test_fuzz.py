@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import random
 import subprocess
 import sys
@@ -88,7 +89,7 @@ def test_many_mutations(name, tmp_path, request, capsys):
 def test_guided_by_coverage(name):
     ran = subprocess.run(
         [sys.executable, str(HERE / "fuzz.py"), name, "--atheris", "-runs=5000", "-max_len=400"],
-        env={"PYTHONPATH": f"{HERE}:{HERE.parent}", "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent), *sys.path])},
         capture_output=True,
         text=True,
     )
