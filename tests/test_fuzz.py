@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import io
 import os
+import pickle
 import random
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fuzz import KEPT, fuzz, mutate, tried
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from readers import READERS
+
+import fastnplm
 
 HERE = Path(__file__).parent
 
@@ -70,6 +77,47 @@ def test_what_once_broke_a_reader(name, tmp_path):
     for kept in sorted(KEPT.joinpath(name).glob("*")):
         for mend in (False, True):
             tried(name, path, kept.read_bytes(), mend)
+
+
+class Evil:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, canary):
+        self.canary = canary
+
+    def __reduce__(self):
+        return open, (self.canary, "w")
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_fc_53_nothing_in_a_file_is_run(name, tmp_path):
+    canary = tmp_path / "CANARY"
+    stream = pickle.dumps(Evil(str(canary)))
+    archive, array = io.BytesIO(), io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as held:
+        held.writestr("archive/data.pkl", stream)
+    np.save(array, np.array([Evil(str(canary))], dtype=object), allow_pickle=True)
+    path = READERS[name].build(tmp_path)
+    for data in (stream, archive.getvalue(), array.getvalue()):
+        for mend in (False, True):
+            assert tried(name, path, data, mend)
+    assert not canary.exists()
+
+
+def test_fc_53_no_module_can_unpickle_or_evaluate():
+    named = {"pickle", "marshal", "shelve", "eval", "exec", "compile", "__import__"}
+    for path in sorted(Path(fastnplm.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            found = set()
+            if isinstance(node, ast.Import):
+                found = {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                found = {node.module}
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                found = {node.func.id}
+            elif isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+                found = {"pickle"}
+            assert not found & named, f"{path}: {found & named}"
 
 
 @pytest.mark.slow

@@ -175,7 +175,7 @@ def test_a_binary_file_that_lies_is_refused_with_its_byte(tmp_path, data, messag
         b"999999999999999 1\na \0\0\x80\x3f",
     ],
 )
-def test_a_tiny_file_that_claims_to_be_huge_allocates_nothing(tmp_path, data):
+def test_fc_54_a_tiny_file_that_claims_to_be_huge_allocates_nothing(tmp_path, data):
     path = put(tmp_path, data)
 
     def refuse():
