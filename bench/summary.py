@@ -65,7 +65,8 @@ def _cell(records, names):
     speed = record["workload"]["batch"] / statistics.median(record["seconds"])
     cell = f"{speed:,.0f}"
     mine = records.get("native")
-    if mine and record is not mine and len(mine["seconds"]) == len(record["seconds"]):
+    ours = record["contender"].startswith("native")
+    if mine and not ours and len(mine["seconds"]) == len(record["seconds"]):
         cell += f" ({ratio(mine, record)[1]:.2f}x)"
     return cell
 

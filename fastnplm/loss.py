@@ -62,7 +62,7 @@ class _Sampled:
 
         Sharing turns the scores into matrix products. With few negatives that saves little and
         leaves a batch few different noise words; from ``MANY_NEGATIVES`` on it makes a step 1.6 to
-        3.5 times as fast (docs/benchmarks.md) and costs no perplexity (docs/losses.md).
+        3.5 times as fast and costs little (docs/losses.md).
         """
         if self.shared is not None:
             return self.shared

@@ -199,6 +199,14 @@ def test_goal_measures_only_its_own_size_and_threads():
     assert goal.measured([*results, fake("roof", [1.5])]) == (1.5, 1.5, 1.5)
 
 
+def test_goal_is_for_noise_of_its_own():
+    goal = criteria.Goal("ns-50k", "native", "torch sparse", 4.5)
+    own, peer = fake("native", [2.0], "ns-50k"), fake("torch sparse", [6.0], "ns-50k")
+    shared = fake("native", [1.0], "ns-50k")
+    shared["workload"] = shared["workload"] | {"shared": 32}
+    assert goal.measured([own, peer, shared]) == (3.0, 3.0, 3.0)
+
+
 def test_a_bound_is_the_products_at_the_peak():
     goal = criteria.Goal("S", "native", "torch", 1.8)
     results = [fake("native", [1.0]), fake("torch", [3.0])]
