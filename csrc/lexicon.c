@@ -252,6 +252,11 @@ int lexicon_add(lexicon *table, const char *letters, const int64_t *ends, const 
             PREFETCH(table->slots + home(hashes[number - first], table->slot_count));
             word += length;
         }
+        for (ptrdiff_t number = first; number < stop; number++) {
+            uint32_t hash = hashes[number - first];
+            const slot *at = table->slots + home(hash, table->slot_count);
+            if (at->hash == hash && at->number) PREFETCH(known_of(table, at->number - 1));
+        }
         word = begin;
         for (ptrdiff_t number = first; number < stop; number++) {
             size_t length = (size_t)(letters + ends[number] - word);
@@ -432,11 +437,8 @@ static int take_found(reader *r, const char *text, const found_word *found, size
     return TEXT_OK;
 }
 
-int words_find(words *w, const char *text, ptrdiff_t size, ptrdiff_t *position) {
-    if (w->next == 0) {
-        *position = utf8_check(text, size);
-        if (*position < size) return TEXT_BAD_UTF8;
-    }
+/* Find the next words of a block; after an error *position is where. */
+static int find_words(words *w, const char *text, ptrdiff_t size, ptrdiff_t *position) {
     ptrdiff_t begin = w->begin; /* of the word being read */
     ptrdiff_t chunk = w->next;
     size_t count = 0;
@@ -475,11 +477,12 @@ int lexicon_read(lexicon *table, words *w, const char *text, ptrdiff_t size, con
                  int32_t *ids, tally *seen) {
     reader r = {table, how, ids, seen, 0, 0};
     memset(seen, 0, sizeof *seen);
-    for (;;) {
-        int code = take_found(&r, text, w->found, w->count);
+    seen->position = utf8_check(text, size);
+    if (seen->position < size) return TEXT_BAD_UTF8;
+    for (w->next = w->begin = 0; w->next < size;) {
+        int code = find_words(w, text, size, &seen->position);
         if (code) return code;
-        if (w->next >= size) break;
-        code = words_find(w, text, size, &seen->position);
+        code = take_found(&r, text, w->found, w->count);
         if (code) return code;
     }
     seen->open_words = seen->tokens > r.sentence;

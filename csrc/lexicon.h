@@ -53,9 +53,8 @@ typedef struct {
     uint32_t hash;
 } found_word;
 
-/* Where the words of a block are. It needs no table, so the next block's are found while this one
- * is looked up; a long block is done in pieces. Set next, begin and count to 0 for a new block. */
-enum { WORDS_TOGETHER = 1 << 17 };
+/* Where words of a block are: some thousands are found before they are looked up. */
+enum { WORDS_TOGETHER = 1 << 12 };
 typedef struct {
     found_word found[WORDS_TOGETHER];
     size_t count;
@@ -99,11 +98,7 @@ int lexicon_add(lexicon *table, const char *letters, const int64_t *ends, const 
 void lexicon_find(const lexicon *table, const char *letters, const int64_t *ends, ptrdiff_t words,
                   int32_t *ids);
 
-/* Find the first or next words of a block of text. Its last byte must be a separator. After an
- * error *position is where. */
-int words_find(words *w, const char *text, ptrdiff_t size, ptrdiff_t *position);
-
-/* Ids of the block whose first words were found; finds the others on the way.
+/* Ids of a block of text. Its last byte must be a separator. w: room to work in.
  * ids: (size,), enough for any block; the end of sentence follows each sentence. */
 int lexicon_read(lexicon *table, words *w, const char *text, ptrdiff_t size, const reading *how,
                  int32_t *ids, tally *seen);

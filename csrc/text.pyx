@@ -35,9 +35,7 @@ cdef extern from "lexicon.h" nogil:
     void lexicon_find(const lexicon *table, const char *letters, const int64_t *ends,
                       Py_ssize_t words, int32_t *ids)
     ctypedef struct words:
-        size_t count
-        Py_ssize_t next, begin
-    int words_find(words *w, const char *text, Py_ssize_t size, Py_ssize_t *position)
+        pass
     int lexicon_read(lexicon *table, words *w, const char *text, Py_ssize_t size,
                      const reading *how, int32_t *ids, tally *seen)
     size_t lexicon_lines(const lexicon *table, const int32_t *ids, const int64_t *counts,
@@ -71,65 +69,26 @@ cdef object trouble(int code, Py_ssize_t position):
     return MemoryError("no memory for more words")
 
 
-cdef class Words:
-    """Where the words of a block are: what can be done before a table is at hand.
-
-    `find` looks at a block, `Lexicon.take` gives its ids; one thread at a time may use it.
-    """
-
-    cdef words *place
-    cdef bytes data
-    cdef const char *text
-    cdef Py_ssize_t size
-    cdef int32_t *ids  # kept from block to block, for memory that was touched before
-    cdef Py_ssize_t room
-
-    def __cinit__(self):
-        self.place = <words *>malloc(sizeof(words))
-        if not self.place:
-            raise MemoryError("no memory for the words of a block")
-
-    def __dealloc__(self):
-        free(self.place)
-        free(self.ids)
-
-    def find(self, bytes data):
-        """Look at a block of UTF-8 whose last byte ends a line or a word; a Trouble as `encode`."""
-        cdef Py_ssize_t position = 0
-        cdef int code
-        self.data, self.text, self.size = None, PyBytes_AS_STRING(data), len(data)
-        if self.size and data[self.size - 1 :] not in _SEPARATORS:
-            raise ValueError("a block must end with a separator")
-        if self.room <= self.size:
-            free(self.ids)
-            self.room = self.size + 1
-            self.ids = <int32_t *>malloc(self.room * sizeof(int32_t))
-            if not self.ids:
-                self.room = 0
-                raise MemoryError("no memory for the ids of a block")
-        self.place.next = self.place.begin = 0
-        self.place.count = 0
-        with nogil:
-            code = words_find(self.place, self.text, self.size, &position)
-        if code != TEXT_OK:
-            raise trouble(code, position)
-        self.data = data
-
-
 cdef class Lexicon:
     """See `fastnplm.lexicon.Lexicon`. One thread at a time may use a table."""
 
     cdef lexicon table
     cdef reading how
-    cdef object own  # Words, for blocks that were not looked at beforehand
+    # Room for the words of a block and their ids: kept, for memory that was touched before.
+    cdef words *found
+    cdef int32_t *found_ids
+    cdef Py_ssize_t room
     cdef readonly int end
 
     def __cinit__(self):
-        if lexicon_begin(&self.table):
+        self.found = <words *>malloc(sizeof(words))
+        if not self.found or lexicon_begin(&self.table):
             raise MemoryError("no memory for a table of words")
 
     def __dealloc__(self):
         lexicon_end(&self.table)
+        free(self.found)
+        free(self.found_ids)
 
     def __init__(self, words=RESERVED_WORDS, unknown=0, int start=1, int end=2, bint fixed=False,
                  str reserved="reject", bint characters=False):
@@ -274,28 +233,29 @@ cdef class Lexicon:
             free(out)
 
     def encode(self, bytes data):
-        if self.own is None:
-            self.own = Words()
-        self.own.find(data)
-        return self.take(self.own)
-
-    def take(self, Words found not None):
-        """Ids of the block whose words were found, see `fastnplm.lexicon.Lexicon.encode`."""
+        cdef Py_ssize_t size = len(data)
+        cdef const char *text = PyBytes_AS_STRING(data)
         cdef tally seen
         cdef int code
         cdef int32_t[::1] view
-        if found.data is None:
-            raise ValueError("no block was looked at")
+        if size and data[size - 1 :] not in _SEPARATORS:
+            raise ValueError("a block must end with a separator")
+        if self.room <= size:
+            free(self.found_ids)
+            self.room = size + 1
+            self.found_ids = <int32_t *>malloc(self.room * sizeof(int32_t))
+            if not self.found_ids:
+                self.room = 0
+                raise MemoryError("no memory for the ids of a block")
         with nogil:
-            code = lexicon_read(&self.table, found.place, found.text, found.size, &self.how,
-                                found.ids, &seen)
-        found.data = None
+            code = lexicon_read(&self.table, self.found, text, size, &self.how, self.found_ids,
+                                &seen)
         if code != TEXT_OK:
             raise trouble(code, seen.position)
         ids = np.empty(seen.tokens, np.int32)
         view = ids
         if seen.tokens:
-            memcpy(&view[0], found.ids, seen.tokens * sizeof(int32_t))
+            memcpy(&view[0], self.found_ids, seen.tokens * sizeof(int32_t))
         return Encoded(ids, seen.lines, seen.blank_lines, seen.sentences, bool(seen.ends_first),
                        bool(seen.open_words), seen.reserved)
 

@@ -9,7 +9,6 @@ no count is ever a lower bound: what memory cannot hold costs time instead.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -75,33 +74,18 @@ class Census:
     workers : how many blocks are encoded at the same time
     memory : bytes that all tables together may take, or None for no limit
     folder : where generations go that do not fit
-    looker : makes a `fastnplm._text.Words`; None where tables find the words themselves
     """
 
-    def __init__(
-        self,
-        make: Callable[[], Any],
-        workers: int,
-        memory: int | None,
-        folder: Path,
-        looker: Callable[[], Any] | None = None,
-    ) -> None:
+    def __init__(self, make: Any, workers: int, memory: int | None, folder: Path) -> None:
         self._make, self._memory, self._folder = make, memory, folder
-        # Compiled, the words of a block are found before a table is needed, which takes a third of
-        # the time: two workers keep one table busy, and there is less to add up.
-        self._lookers: SimpleQueue | None = None
-        tables = workers
-        if looker is not None:
-            tables, self._lookers = (workers + 1) // 2, SimpleQueue()
-            for _ in range(workers):
-                self._lookers.put(looker())
-        self._limit = None if memory is None else int(memory * _SHARE_OF_MEMORY / tables)
+        self._limit = None if memory is None else int(memory * _SHARE_OF_MEMORY / workers)
         self._free: SimpleQueue = SimpleQueue()
         self._lock = threading.Lock()
         self._numbers = 0
         self._finished: dict[int, Generation] = {}
         self._tables: dict[int, Any] = {}
-        for _ in range(tables):
+        self._workers = workers
+        for _ in range(workers):
             self._free.put(self._new_table())
         self.spilled = 0
 
@@ -114,19 +98,9 @@ class Census:
 
     def encode(self, data: bytes) -> tuple[int, Encoded]:
         """Ids of a block, and the generation they belong to; any thread may call this."""
-        if self._lookers is None:
-            return self._with_table(lambda table: table.encode(data))
-        looker = self._lookers.get()
-        try:
-            looker.find(data)
-            return self._with_table(lambda table: table.take(looker))
-        finally:
-            self._lookers.put(looker)
-
-    def _with_table(self, work: Callable[[Any], Encoded]) -> tuple[int, Encoded]:
         number, table = self._free.get()
         try:
-            encoded = work(table)
+            encoded = table.encode(data)
             found = number
             if self._limit is not None and table.memory() > self._limit:
                 self._spill(number, table)

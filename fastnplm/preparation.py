@@ -39,7 +39,7 @@ DEFAULT_MEMORY = 1 << 30
 LEAST_MEMORY = 1 << 20
 
 _RECODED_AT_ONCE = 1 << 20
-_AHEAD = 4  # blocks a worker that are read before the first of them is done
+_AHEAD = 2  # blocks a worker that are read before the first of them is done
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
@@ -133,8 +133,7 @@ class Preparation:
 
     def _write(self, folder: Path, source: Source, durable: bool) -> Vocabulary:
         report = Report(files=len(source.paths))
-        looker = getattr(self.module, "Words", None)
-        census = Census(self._lexicon, self.workers, self._memory_to_count(), folder, looker)
+        census = Census(self._lexicon, self.workers, self._memory_to_count(), folder)
         draft = _Draft(folder / "draft.bin")
         with self._pool() as pool:
             with draft.writing() as write:

@@ -25,7 +25,7 @@ import numpy as np
 from fastnplm.encoding import Damage, damage_marker, guess_encoding, settle_damage
 from fastnplm.errors import TextError
 
-BLOCK_BYTES = 1 << 19
+BLOCK_BYTES = 1 << 20
 
 SEPARATORS = b" \t\r\v\f\0"  # between words of one line; LF ends the line
 
