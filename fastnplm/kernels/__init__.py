@@ -4,6 +4,7 @@ A kernel module is chosen with ``load`` and handed on; nothing here keeps a curr
 """
 
 import contextlib
+import functools
 import importlib
 import importlib.util
 import os
@@ -44,13 +45,19 @@ def load(name="auto"):
             raise SettingsError("numba is not installed; pip install 'fastnplm[numba]'")
         return importlib.import_module(".jitted", __name__)
     if name == "auto":
-        warnings.warn(
-            "fastnplm runs on its NumPy kernels (no compiled kernels, no numba): expect it to be"
-            " several times slower; install a C compiler and reinstall, or pip install numba",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        _warn_of_numpy()
     return importlib.import_module(".reference", __name__)
+
+
+@functools.cache
+def _warn_of_numpy():
+    """Once a process: whoever loads the kernels again has been told."""
+    warnings.warn(
+        "fastnplm runs on its NumPy kernels (no compiled kernels, no numba): expect it to be"
+        " several times slower; install a C compiler and reinstall, or pip install numba",
+        RuntimeWarning,
+        stacklevel=3,
+    )
 
 
 def _native():
