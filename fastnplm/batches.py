@@ -77,12 +77,19 @@ class Epoch:
         skip = self.start_batch * self.batch_size
         rest = np.empty(0, np.int64)
         for order in self._windows(skip):
+            # Batches are copies, and nothing else keeps a window while the next one is made.
+            first = 0
             if len(rest):
-                order = np.concatenate([rest, order])
-            whole = len(order) - len(order) % self.batch_size
-            for start in range(0, whole, self.batch_size):
-                yield order[start : start + self.batch_size]
+                first = min(len(order), self.batch_size - len(rest))
+                rest = np.concatenate([rest, order[:first]])
+                if len(rest) < self.batch_size:
+                    continue
+                yield rest
+            whole = len(order) - (len(order) - first) % self.batch_size
+            for start in range(first, whole, self.batch_size):
+                yield order[start : start + self.batch_size].copy()
             rest = order[whole:].copy()
+            del order
         if len(rest):
             yield rest
 
@@ -99,8 +106,12 @@ class Epoch:
                 coming = slice(chosen.stop, chosen.stop + self.window_blocks)
                 self.ahead(starts[coming], lengths[coming])
             positions = _spread(starts[chosen], lengths[chosen])
-            yield positions[shuffled(size, (self.seed, self.epoch, 1, number))][skip:]
-            skip = 0
+            positions = positions[shuffled(size, (self.seed, self.epoch, 1, number))]
+            if skip:
+                positions = positions[skip:]
+            window, skip = [positions], 0
+            del positions  # whoever takes the window may give it back
+            yield window.pop()
 
     def _blocks(self) -> tuple[np.ndarray, np.ndarray]:
         """Start and length of every block, in the order of this epoch."""

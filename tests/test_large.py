@@ -52,7 +52,11 @@ print(json.dumps(peaks | {"tokens": len(corpus)}))
 @pytest.mark.slow
 @pytest.mark.corpus
 def test_memory_does_not_grow_with_the_corpus(tmp_path):
-    """The same text 1, 4 and 16 times through standard input: prepared, trained on for an epoch."""
+    """The same text 1, 4 and 16 times through standard input: prepared, trained on for an epoch.
+
+    It is some windows of the shuffle long (20 million tokens, 100 MB), so that the first run meets
+    all there is to hold; below that less is held.
+    """
     random = np.random.default_rng(0)
     ids = np.minimum(random.zipf(1.2, 4_500_000), 10**6).tolist()
     text = "".join(f"w{id}{chr(10) if place % 9 == 0 else ' '}" for place, id in enumerate(ids))
@@ -63,12 +67,12 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
             [sys.executable, "-c", _RUN], env={**os.environ, "PYTHONPATH": ROOT},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
-        for _ in range(times):
+        for _ in range(4 * times):
             run.stdin.write(data)
         out, _ = run.communicate()
         assert run.returncode == 0
         found[times] = json.loads(out)
-        assert found[times]["tokens"] > 4_500_000 * times
+        assert found[times]["tokens"] > 18_000_000 * times
     print(found)
     for phase in ("prepare", "train"):
         peaks = [found[times][phase] for times in (1, 4, 16)]
