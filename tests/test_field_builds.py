@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -12,7 +13,6 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from subjects import HAS_NATIVE
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -80,7 +80,8 @@ def built(checkout, compiler):
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    shutil.which("cc") is None or not HAS_NATIVE, reason="there is no compiler, or no Cython"
+    shutil.which("cc") is None or importlib.util.find_spec("Cython") is None,
+    reason="there is no compiler, or no Cython",
 )
 def test_fc_56_a_compiler_without_openmp(checkout, tmp_path):
     """It knows the baseline alone and does not optimise: what is compiled is not the question."""

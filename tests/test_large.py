@@ -49,7 +49,7 @@ print(json.dumps(peaks | {"tokens": len(corpus)}))
 
 
 @linux
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.corpus
 def test_memory_does_not_grow_with_the_corpus(tmp_path):
     """The same text 1, 4 and 16 times through standard input: prepared, trained on for an epoch.
