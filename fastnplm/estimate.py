@@ -179,8 +179,8 @@ def _output(network, plan, batch, module):
 
 
 def _decays(network, plan):
-    """The tables of ``LazyDecay``: a number for each row of each."""
-    return 16 * len(network.vocabulary) if plan.optimizer.weight_decay else 0
+    """The tables of ``LazyDecay`` or ``LazyShrinkage``: a number for each row of each."""
+    return 16 * len(network.vocabulary) if plan.optimizer.shrinks else 0
 
 
 def _passing(network, plan, valid):
@@ -193,7 +193,7 @@ def _passing(network, plan, valid):
     yield 2 * _vocabulary_file(network.vocabulary)
     if not isinstance(plan.loss, losses.Softmax):
         yield _ALIAS * words
-    if plan.optimizer.weight_decay:
+    if plan.optimizer.shrinks:
         yield words * (network.dim * item + 48)
         if not isinstance(plan.loss, losses.Softmax):
             yield words * (network.features * item + 48)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastnplm.errors import SettingsError
 from fastnplm.vocabulary import Vocabulary
+from fastnplm.whole import is_whole
 
 __all__ = ["LanguageModel"]
 
@@ -40,7 +41,7 @@ class LanguageModel:
         ``text`` begins a sentence. ``<s>`` is never offered, ``<unk>`` only with ``unk``; k beyond
         the vocabulary means all of it. Raises SettingsError for k below 1.
         """
-        if isinstance(k, bool) or int(k) != k or k < 1:
+        if not is_whole(k):
             raise SettingsError(f"k is {k!r}; expected a whole number of at least 1")
         vocabulary = self.vocabulary
         shares = self.distribution([vocabulary.start_id, *vocabulary.encode(text).tolist()])

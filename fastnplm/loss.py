@@ -12,6 +12,7 @@ import numpy as np
 from . import arrays
 from . import noise as noise_module
 from .errors import SettingsError
+from .whole import is_whole
 
 MANY_NEGATIVES, SHARED = 20, 32
 
@@ -49,9 +50,9 @@ class _Sampled:
     shared: int | None = None
 
     def __post_init__(self):
-        if int(self.negatives) != self.negatives or self.negatives < 1:
+        if not is_whole(self.negatives):
             raise SettingsError(f"negatives is {self.negatives}; expected at least 1 noise word")
-        if self.shared is not None and (int(self.shared) != self.shared or self.shared < 1):
+        if self.shared is not None and not is_whole(self.shared):
             raise SettingsError(f"shared is {self.shared}; expected at least 1 example")
         if not np.isfinite(self.power):
             raise SettingsError(f"power is {self.power}; expected a finite number such as 0.75")
@@ -174,11 +175,6 @@ class LabelSmoothing:
         return np.where(replaced, generator.choice(self._words, len(targets)), targets)
 
 
-def floating_scratch(size):
-    """A uint8 workspace of ``size`` bytes that begins on a cache line."""
-    return arrays.zeros(size, np.uint8)
-
-
 class _SoftmaxLayer:
     """``softmax_step`` with its workspace: the scores are kept if they fit the buffer."""
 
@@ -192,7 +188,7 @@ class _SoftmaxLayer:
             for keep in (True, False)
         ]
         size = sizes[0] if sizes[0] <= buffer_mib * 2**20 else sizes[1]
-        self.scratch = floating_scratch(size)
+        self.scratch = arrays.zeros(size, np.uint8)
         self._kernels, self._threads, self._precision = kernels, threads, precision
 
     def draw(self, generator, batch):
@@ -217,11 +213,10 @@ class _SampledLayer:
         )
         blocks = -(-batch_size // loss.block)
         self._noise = np.empty((blocks, loss.negatives), dtype=np.int32)
-        self.scratch = floating_scratch(
-            kernels.negative_step_scratch(
-                batch_size, loss.block, loss.negatives, width, threads=threads
-            )
+        size = kernels.negative_step_scratch(
+            batch_size, loss.block, loss.negatives, width, threads=threads
         )
+        self.scratch = arrays.zeros(size, np.uint8)
         self.touched = None
 
     def draw(self, generator, targets):

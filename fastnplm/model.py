@@ -15,6 +15,7 @@ from . import arrays, noise
 from . import kernels as kernel_modules
 from . import loss as losses
 from .errors import IdError, ModelError, SettingsError
+from .whole import is_whole
 
 EMBEDDING_RANGE = 0.1  # uniform +-0.1, as the tutorials begin
 _ROWS = 1 << 14  # rows drawn at a time, so that no second table is ever allocated
@@ -99,11 +100,11 @@ class Network:
     ):
         least = {"context": 1, "dim": 1, "hidden": 0 if direct and layers == 1 else 1}
         for name, value in (("context", context), ("dim", dim), ("hidden", hidden)):
-            if isinstance(value, bool) or int(value) != value or value < least[name]:
+            if not is_whole(value, least[name]):
                 raise SettingsError(
                     f"{name} is {value!r}; expected a whole number of at least {least[name]}"
                 )
-        if seed is not None and (isinstance(seed, bool) or int(seed) != seed or seed < 0):
+        if seed is not None and not is_whole(seed, 0):
             raise SettingsError(f"seed is {seed!r}; expected a whole number of at least 0, or None")
         if layers not in (1, 2):
             raise SettingsError(f"layers is {layers!r}; expected 1 or 2")

@@ -28,6 +28,7 @@ from fastnplm.language_model import LanguageModel
 from fastnplm.smoothing import add_one, katz
 from fastnplm.tensors import write_tensors
 from fastnplm.vocabulary import Vocabulary
+from fastnplm.whole import is_whole
 
 __all__ = ["SMOOTHINGS", "NGram"]
 
@@ -77,7 +78,7 @@ class NGram(LanguageModel):
         """
         if smoothing not in SMOOTHINGS:
             raise SettingsError(f"smoothing={smoothing!r}; choose from {', '.join(SMOOTHINGS)}")
-        if isinstance(order, bool) or int(order) != order or not 1 <= order <= MAX_ORDER:
+        if not is_whole(order) or order > MAX_ORDER:
             raise SettingsError(f"order={order!r}; expected a whole number from 1 to {MAX_ORDER}")
         vocabulary = corpus.vocabulary
         counts = count_ngrams(

@@ -59,6 +59,11 @@ class Optimizer:
             raise SettingsError(f"betas are {self.beta1}, {self.beta2}; expected [0, 1)")
 
     @property
+    def shrinks(self):
+        """Whether steps make weights smaller beside what their gradients do."""
+        return bool(self.weight_decay or self.l1)
+
+    @property
     def slots(self):
         """How many arrays of state each parameter needs."""
         return SLOTS[self.rule]

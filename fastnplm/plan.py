@@ -11,6 +11,7 @@ from . import schedule as schedules
 from . import threads as thread_count
 from .errors import SettingsError
 from .step import step_settings
+from .whole import is_whole
 
 BY_HEART = 2000  # a shorter text is there to be learnt by heart, as in tutorials
 
@@ -82,7 +83,7 @@ class Settings:
             value = getattr(self, name)
             if value is None and name != "seed":
                 continue
-            if isinstance(value, bool) or int(value) != value or value < least:
+            if not is_whole(value, least):
                 raise SettingsError(
                     f"{name} is {value!r}; expected a whole number of at least {least}"
                 )

@@ -4,6 +4,7 @@ import numpy as np
 
 from .errors import ModelError, SettingsError
 from .evaluation import Scorer
+from .whole import is_whole
 
 LOG10 = np.log(10.0)
 
@@ -31,7 +32,7 @@ def predict(model, text, k=5, unk=False, kernels="auto"):
     ``<s>`` is never offered, ``<unk>`` only with ``unk``; k beyond the vocabulary means all of it.
     Raises SettingsError for k below 1.
     """
-    if isinstance(k, bool) or int(k) != k or k < 1:
+    if not is_whole(k):
         raise SettingsError(f"k is {k!r}; expected a whole number of at least 1")
     shares = distribution(model, context_ids(model, text), kernels)
     shares[_withheld(model.vocabulary, unk)] = -1
@@ -68,11 +69,11 @@ def generate(
 
 def check_sampling(length, temperature, top_k, top_p):
     """Refuse sampling settings that mean nothing."""
-    if int(length) != length or length < 0:
+    if not is_whole(length, 0):
         raise SettingsError(f"length is {length}; expected a whole number of at least 0")
     if not temperature >= 0:
         raise SettingsError(f"temperature is {temperature}; expected a number of at least 0")
-    if top_k is not None and (int(top_k) != top_k or top_k < 1):
+    if top_k is not None and not is_whole(top_k):
         raise SettingsError(f"top_k is {top_k}; expected at least 1, or none for no limit")
     if top_p is not None and not 0 < top_p <= 1:
         raise SettingsError(f"top_p is {top_p}; expected a share in (0, 1]")

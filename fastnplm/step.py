@@ -10,6 +10,7 @@ from . import optimizer as optimizers
 from . import threads as thread_count
 from .errors import SettingsError
 from .layers import Mask, stack
+from .whole import is_whole
 
 
 def step_settings(
@@ -32,7 +33,7 @@ def step_settings(
         raise SettingsError(f"clip is {clip}; expected a norm above 0")
     if precision not in ("float32", "bf16"):
         raise SettingsError(f"precision is {precision!r}; expected float32 or bf16")
-    if isinstance(batch_size, bool) or int(batch_size) != batch_size or batch_size < 1:
+    if not is_whole(batch_size):
         raise SettingsError(f"batch_size is {batch_size!r}; expected at least 1 example")
     if not buffer_mib >= 0:
         raise SettingsError(f"buffer_mib is {buffer_mib!r}; expected at least 0")
@@ -99,7 +100,7 @@ class Step:
     def _lazy_decays(self):
         """Tables of which a step visits only some rows, and so decays only these at once."""
         network, rows = self.network, len(self.network.vocabulary)
-        if not (self.optimizer.weight_decay or self.optimizer.l1):
+        if not self.optimizer.shrinks:
             return {}
         made = optimizers.LazyShrinkage if self.optimizer.l1 else optimizers.LazyDecay
         if isinstance(network.loss, losses.Softmax):
@@ -119,12 +120,11 @@ class Step:
             self._inputs = arrays.zeros((batch_size, width), dtype)
             self._grad_inputs = arrays.zeros((batch_size, width), dtype)
         else:
-            self._scratch = losses.floating_scratch(
-                self.kernels.words_scratch(
-                    batch_size, network.context, network.dim, network.hidden, self._precision,
-                    self.threads,
-                )
+            size = self.kernels.words_scratch(
+                batch_size, network.context, network.dim, network.hidden, precision=self._precision,
+                threads=self.threads,
             )  # fmt: skip
+            self._scratch = arrays.zeros(size, np.uint8)
         if network.direct:
             self._features = arrays.zeros((batch_size, network.features), dtype)
             self._grad_features = arrays.zeros((batch_size, network.features), dtype)

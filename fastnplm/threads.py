@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from .errors import SettingsError
+from .whole import is_whole
 
 _CGROUP = Path("/sys/fs/cgroup")
 
@@ -23,7 +24,7 @@ def resolve(threads):
     """``threads`` as a number: None means the default; refuses fewer than one."""
     if threads is None:
         return default_threads()
-    if isinstance(threads, bool) or int(threads) != threads or threads < 1:
+    if not is_whole(threads):
         raise SettingsError(f"threads is {threads!r}; expected a whole number of at least 1")
     return int(threads)
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from .errors import SettingsError, VectorsError
+from .whole import is_whole
 
 _BLOCK = 4096
 
@@ -38,7 +39,7 @@ class Vectors:
         asked about, the reserved ones or rows of zeros. topn beyond the vocabulary means all.
         Raises VectorsError for an unknown word or one whose row is zeros.
         """
-        if isinstance(topn, bool) or int(topn) != topn or topn < 1:
+        if not is_whole(topn):
             raise SettingsError(f"topn is {topn!r}; expected a whole number of at least 1")
         plus, minus = _several(positive), _several(negative)
         asked = [self._id(word) for word in plus + minus]

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import fastnplm
+
 # The suite is run from a checkout and never installed; last, so that it hides no installed module.
 sys.path.append(str(Path(__file__).parents[1]))
 
@@ -20,6 +22,7 @@ from bench import (
     kernel_check,
     kernels,
     prepare,
+    race,
     report,
     rounds,
     sampled,
@@ -235,6 +238,33 @@ def test_preparation_is_measured_in_processes_of_its_own(tmp_path):
     assert 0 < ours["peak_bytes"] < 2**30
     (shares, *_) = prepare.feed(text, tell=lambda line: None)
     assert shares["making_seconds"] > 0
+
+
+def test_race_stops_at_its_seconds_and_takes_the_exact_perplexity(monkeypatch):
+    monkeypatch.setattr(race, "FIRST_MARK", 0.01)
+    text = [f"a b {word} ." for word in "cdefgh" * 30]
+    seconds = {"softmax": 0.05, "ns": 0.02}
+    chosen = [loss for loss in race.losses(5, shared=4) if loss.name in seconds]
+    with (
+        fastnplm.Corpus.prepare(text, min_count=1) as corpus,
+        fastnplm.Corpus.prepare(text[:9], vocabulary=corpus.vocabulary) as valid,
+    ):
+        found = race.race(corpus, valid, chosen, seconds, tell=lambda line: None)
+        size = len(corpus.vocabulary)
+    assert [run["loss"] for run in found] == ["softmax", "ns"]
+    for run in found:
+        spent, tokens, perplexity = run["curve"][-1]
+        assert spent >= seconds[run["loss"]]
+        assert tokens > 0
+        assert 1 < perplexity < size
+        assert run["curve"] == sorted(run["curve"])
+
+
+def test_race_tells_who_was_there_first():
+    softmax = {"loss": "softmax", "negatives": None, "shared": None, "curve": [[100.0, 10, 50.0]]}
+    sampled = {"loss": "ns", "negatives": 5, "shared": 4, "curve": [[10.0, 9, 60.0], [20.0, 9, 50]]}
+    text = race.table([softmax, sampled])
+    assert "| ns, K=5 shared by 4 | 20 | 9 | 50.0 | 20 s, 5 times sooner |" in text
 
 
 def test_report_renders_every_section(tmp_path):

@@ -167,6 +167,9 @@ def test_many_negatives_are_shared_unless_it_is_said_otherwise():
     [
         (lambda: NegativeSampling(0), "negatives is 0; expected at least 1"),
         (lambda: NCE(1.5), "negatives is 1.5"),
+        (lambda: NegativeSampling(float("nan")), "negatives is nan; expected at least 1"),
+        (lambda: NCE(float("inf")), "negatives is inf; expected at least 1"),
+        (lambda: NCE(5, shared=float("nan")), "shared is nan; expected at least 1"),
         (lambda: NegativeSampling(5, shared=0), "shared is 0"),
         (lambda: NegativeSampling(5, power=float("inf")), "power is inf"),
         (lambda: losses.resolve("hinge"), "loss is 'hinge'; expected one of softmax, ns, nce"),
