@@ -1,6 +1,6 @@
 """Runs the sessions that README.md shows, and writes what they really print into it.
 
-    python docs/session.py            # run, and put the output between the markers of README.md
+    python docs/session.py            # run (needs the extra plot); put the output into README.md
     python docs/session.py large      # only the block of this name
     python docs/session.py --check    # only compare the commands; run nothing
 
