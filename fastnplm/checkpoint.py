@@ -49,23 +49,28 @@ def every(value):
     )
 
 
-def save(out, step, state):
-    """Write a checkpoint of ``step`` (network and optimiser) and ``state`` (a JSON object)."""
+def save(out, step, state, more):
+    """Write a checkpoint of ``step`` (network and optimiser) and ``state`` (a JSON object).
+
+    more : further arrays by name, kept with the optimiser's
+    """
     step.network.require_finite("and no checkpoint is saved")
     place = Path(out) / "checkpoints" / f"{step.state.updates:012d}"
     place.parent.mkdir(parents=True, exist_ok=True)
     folders.sweep(place.parent)
     with folders.new_folder(place, overwrite=True) as fresh:
         write_tensors(fresh / "parameters.safetensors", step.network.parameters)
-        write_tensors(fresh / "optimizer.safetensors", step.arrays())
+        write_tensors(fresh / "optimizer.safetensors", step.arrays() | more)
         written = {"format": FORMAT, **state}
         (fresh / "state.json").write_text(json.dumps(written, indent=1, sort_keys=True) + "\n")
     for old in _found(out)[KEPT:]:
         folders.discard(old, old.name)
 
 
-def load(out, step, settings):
-    """Fill ``step`` from the newest whole checkpoint; returns its state, or None if none exists.
+def load(out, step, settings, more):
+    """Fill ``step`` and the arrays of ``more`` from the newest whole checkpoint.
+
+    Returns its state, or None if there is no checkpoint.
 
     A damaged one gives way to the one before it. Raises CheckpointError if all are damaged, or if
     the run it belongs to had other ``settings``: names the first that differs.
@@ -84,7 +89,7 @@ def load(out, step, settings):
         _require_same(place, state.get("settings"), settings)
         _check_state(place / "state.json", state, step)
         storage.read_parameters(place / "parameters.safetensors", step.network)
-        read_tensors(place / "optimizer.safetensors", step.arrays())
+        read_tensors(place / "optimizer.safetensors", step.arrays() | more)
         return state
     if troubles:
         raise CheckpointError("no checkpoint is whole: " + "; ".join(troubles))

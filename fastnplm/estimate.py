@@ -112,23 +112,26 @@ def of_run(network, plan, corpus, valid=None):
     made = not isinstance(network, Outline)
     parameters = _bytes(network.parameters) if network.direct else _bytes(network.trainable)
     slots = plan.optimizer.slots * _bytes(network.trainable)
+    averaged = _bytes(network.trainable) if plan.average else 0
     held = resident()
     memory = {
         "process": max(held - parameters, 0) if made else held,
         "parameters": parameters,
         "optimizer": slots,
+        "average": averaged,
         "step": _step(network, plan, min(plan.batch_size, len(corpus.tokens))),
         "order of the examples": _EXAMPLE * min(len(corpus.tokens), WINDOW),
         "passing": max(_passing(network, plan, valid)),
     }
     mapped = corpus.tokens.nbytes + (0 if valid is None else valid.tokens.nbytes)
     if valid is not None or plan.resume:  # the best weights, or a checkpoint, are read back
-        mapped += max(parameters, slots if plan.resume else 0)
+        mapped += max(parameters, slots + averaged if plan.resume else 0)
     memory["mapped files"] = mapped
     model = parameters + _vocabulary_file(network.vocabulary) + _MARGIN
     disk = {"model": 2 * model}
     if plan.checkpoint_every is not None:
-        disk["checkpoints"] = (checkpoint.KEPT + 1) * (parameters + slots + _decays(network, plan))
+        state = parameters + slots + averaged + _decays(network, plan)
+        disk["checkpoints"] = (checkpoint.KEPT + 1) * state
     place, kept = tempfile.gettempdir(), 0
     if plan.out is not None:
         place = str(Path(os.path.abspath(plan.out)).parent)

@@ -29,6 +29,8 @@ class Settings:
         input_dropout follow the corpus's size where they are None (``fitted``)
     clip : largest norm of an example's gradient below the output layer; None: no limit
     label_smoothing : share of the targets' probability spread over all words
+    average : validate, keep and return a mean of the weights to which about this share of the run
+        so far contributes (``average.py``), instead of the last weights; None: the last weights
     weight_decay : decoupled; l1 : an L1 penalty's proximal step; not both
     patience : stop after so many epochs without improvement
     out : model folder for the best weights and history.jsonl, which must not exist unless
@@ -57,6 +59,7 @@ class Settings:
     word_dropout: float = 0.0
     clip: float | None = None
     label_smoothing: float = 0.0
+    average: float | None = None
     weight_decay: float | None = None
     l1: float | None = None
     patience: int | None = None
@@ -87,6 +90,8 @@ class Settings:
                 raise SettingsError(
                     f"{name} is {value!r}; expected a whole number of at least {least}"
                 )
+        if self.average is not None and not 0 < self.average < 1:
+            raise SettingsError(f"average is {self.average}; expected a share between 0 and 1")
         if self.patience is not None and valid is None:
             raise SettingsError("patience needs a validation text (valid)")
         schedule = schedules.resolve(self.schedule)
@@ -146,7 +151,8 @@ class Settings:
     def identity(self):
         """What decides the course of a run, as JSON values: a resumed run must have the same."""
         names = ("batch_size", "dropout", "input_dropout", "word_dropout", "clip",
-                 "label_smoothing", "precision", "buffer_mib", "patience", "seed")  # fmt: skip
+                 "label_smoothing", "precision", "buffer_mib", "patience", "seed",
+                 "average")  # fmt: skip
         return {name: getattr(self, name) for name in names} | {
             "optimizer": dataclasses.asdict(self.optimizer),
             "schedule": dataclasses.asdict(self.schedule),

@@ -14,6 +14,7 @@ import numpy as np
 from . import checkpoint, estimate, evaluation, storage, word2vec
 from . import folder as folders
 from . import loss as losses
+from .average import Average
 from .batches import epoch_of
 from .blend import Blend
 from .corpus import Corpus, require_same_vocabulary
@@ -113,6 +114,9 @@ class _Run:
         self.best, self.waited, self.halvings = math.inf, 0, 0
         self.whole = True  # whether the model stands between two batches, so that it may be saved
         self.batches = -(-len(corpus.tokens) // plan.batch_size)
+        self.average = None
+        if plan.average:
+            self.average = Average(step.network, plan.average, plan.batch_size, self.batches)
         self.saved_at = time.monotonic()
 
     def all_epochs(self):
@@ -128,6 +132,8 @@ class _Run:
                     self._one_epoch(interrupts)
                 if self.history.best_epoch not in (None, self.epoch):
                     self._read_best()
+                elif self.average is not None and self.epoch:
+                    self.average.exchange()  # the last weights are the best: their mean
                 self.whole = False  # there is nothing left to save
                 interrupts.check()  # a signal is never lost, not even a late one
         except KeyboardInterrupt:
@@ -166,6 +172,9 @@ class _Run:
             loss = step(contexts[:count], targets[:count], factor=factor)
             if not loss < LARGEST_LOSS:  # nor if it is not a number
                 self._diverged(f"the {step.network.loss.label} is {loss}", factor)
+            if self.average is not None and self.average.due(step.state.updates):
+                step.finish()
+                self.average.visit(step.state.updates)
             self.loss_sum += loss * count
             self.tokens += count
             self.batch += 1
@@ -187,7 +196,9 @@ class _Run:
         factor = self._factor(step.state.updates)
         self.whole = False
         step.finish()
-        self.whole = True
+        self.whole = self.average is None  # else the mean is about to take the weights' place
+        if self.average is not None:
+            self.average.exchange()
         mean = self.loss_sum / self.tokens
         record = {
             "epoch": self.epoch + 1,
@@ -222,9 +233,13 @@ class _Run:
             self._keep_best(record, factor)
         else:
             self.waited += 1
-            if self.schedule.name == "plateau":
-                self.halvings += 1
-                self._read_best()
+        if self.average is not None:
+            self.average.exchange()
+        if not improved and self.schedule.name == "plateau":
+            self.halvings += 1
+            self._read_best()
+            if self.average is not None:
+                self.average.begin_again()
         self.whole = True
         self._write_history()
         self.progress.line(_line(record, network.loss.label))
@@ -294,12 +309,16 @@ class _Run:
             "history": self.history.epochs,
         }
         self._require_finite(1.0)
-        checkpoint.save(self.out, self.step, state)
+        checkpoint.save(self.out, self.step, state, self._more())
         self.saved_at = time.monotonic()
+
+    def _more(self):
+        """What a checkpoint holds beside the step's arrays."""
+        return {} if self.average is None else self.average.arrays()
 
     def resume(self):
         """Go on from the newest checkpoint of ``out``; from the beginning if there is none."""
-        state = checkpoint.load(self.out, self.step, self.settings)
+        state = checkpoint.load(self.out, self.step, self.settings, self._more())
         if state is None:
             return
         updates, batch = state["updates"], state["batch"]

@@ -79,6 +79,11 @@ CASES = {
          "train": {"optimizer": "rmsprop", "batch_size": 2048, "buffer_mib": 1024, "dropout": 0.2,
                    "input_dropout": 0.1, "saved": True}},
     ),
+    "softmax adam averaged": (
+        50_000,
+        {"dim": 64, "hidden": 64, "valid": True,
+         "train": ADAM | {"average": 0.1, "saved": True, "checkpoint_every": 2}},
+    ),
     "reference": (20_000, {"dim": 32, "hidden": 32, "train": ADAM | {"kernels": "reference"}}),
     "numba": (50_000, {"dim": 64, "hidden": 64, "train": ADAM | {"kernels": "numba"}}),
     "numba ns": (50_000, {"dim": 64, "hidden": 64, "train": {"loss": "ns", "kernels": "numba"}}),

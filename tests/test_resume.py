@@ -19,6 +19,7 @@ VARIANTS = {
     "plain": {},
     "decay": {"weight_decay": 0.05},
     "dropout": {"dropout": 0.3, "input_dropout": 0.2, "weight_decay": 0.05},
+    "average": {"average": 0.2, "weight_decay": 0.05},
 }
 COMMON = {"kernels": runs.kernels(), "quiet": True, "batch_size": 32, "epochs": 3, "seed": 5}
 
@@ -49,7 +50,10 @@ def same(first, second):
 
 @pytest.mark.parametrize(
     "variant",
-    [pytest.param(v, marks=[] if v == "dropout" else pytest.mark.slow) for v in VARIANTS],
+    [
+        pytest.param(v, marks=[] if v in ("dropout", "average") else pytest.mark.slow)
+        for v in VARIANTS
+    ],
 )
 @pytest.mark.parametrize("rule", DEFAULTS)
 @pytest.mark.parametrize("loss", LOSSES)
@@ -149,7 +153,7 @@ CHANGES = [
     ({"seed": 6}, "seed"), ({"batch_size": 16}, "batch_size"), ({"lr": 0.7}, "optimizer"),
     ({"optimizer": "sgd"}, "optimizer"), ({"loss": "ns"}, "model"), ({"dropout": 0.5}, "dropout"),
     ({"schedule": "linear"}, "schedule"), ({"valid": ["w1 w2"]}, "valid"),
-    ({"buffer_mib": 0}, "buffer_mib"),
+    ({"buffer_mib": 0}, "buffer_mib"), ({"average": 0.1}, "average"),
 ]  # fmt: skip
 
 

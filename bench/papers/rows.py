@@ -48,6 +48,8 @@ class Row:
             )
         size = self.size | {k: v for k, v in changes.items() if k in sizes}
         settings = self.settings | {k: v for k, v in changes.items() if k not in sizes}
+        if isinstance(settings.get("schedule"), dict):  # from the command line
+            settings["schedule"] = fastnplm.Schedule(**settings["schedule"])
         return dataclasses.replace(self, size=size, settings=settings)
 
 

@@ -78,6 +78,9 @@ _descent = options(
     click.option("--word-dropout", type=SHARE, default=0.0, help="Share of words read as <unk>."),
     click.option("--clip", type=click.FloatRange(min=0), help="Largest norm of a gradient."),
     click.option("--label-smoothing", type=SHARE, default=0.0, help="Share of targets spread out."),
+    click.option(
+        "--average", type=SHARE, help="Keep a mean of the weights over this share of the run."
+    ),
     click.option("--weight-decay", type=click.FloatRange(min=0), help="Decoupled; of weights."),
     click.option("--l1", type=click.FloatRange(min=0), help="L1 penalty, of weights."),
 )
