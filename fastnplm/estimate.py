@@ -18,6 +18,7 @@ from . import loss as losses
 from .batches import WINDOW
 from .errors import ResourceError
 from .evaluation import BLOCK
+from .layers import require_projection
 from .model import Network
 
 _ROWS = 1 << 14  # rows that are drawn, checked or written at a time
@@ -107,9 +108,11 @@ class Estimate:
 def of_run(network, plan, corpus, valid=None):
     """The Estimate of ``train(network, corpus, valid, ...)`` with checked settings ``plan``.
 
-    network : the model, or an Outline of one that is yet to be made
+    network : the model, or an Outline of one that is yet to be made. Raises SettingsError for
+    settings that such a model cannot be trained with.
     """
     made = not isinstance(network, Outline)
+    require_projection(network, plan.output_dropout)
     parameters = _bytes(network.parameters) if network.direct else _bytes(network.trainable)
     slots = plan.optimizer.slots * _bytes(network.trainable)
     averaged = _bytes(network.trainable) if plan.average else 0

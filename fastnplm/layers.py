@@ -10,6 +10,7 @@ projection   tanh(projection_weight @ h + projection_bias), if the output layer 
 import numpy as np
 
 from . import arrays
+from .errors import SettingsError
 
 
 class Mask:
@@ -101,8 +102,22 @@ class Layer:
             )
 
 
-def stack(network, batch_size, kernels, threads, share):
-    """The layers of a network, lowest first; none if it has direct connections alone."""
+def require_projection(network, output_share):
+    """Refuse dropout below the output of a model that has no layer there but the hidden ones."""
+    if output_share and "projection_weight" not in network.parameters:
+        raise SettingsError(
+            "output_dropout drops units of the projection, which only a tied model has whose dim"
+            " and hidden differ; pass dropout"
+        )
+
+
+def stack(network, batch_size, kernels, threads, share, output_share=0.0):
+    """The layers of a network, lowest first; none if it has direct connections alone.
+
+    share : of the units of the hidden layers dropped; output_share : of the projection's.
+    Raises SettingsError if the latter is not 0 and there is no projection.
+    """
+    require_projection(network, output_share)
     if not network.hidden:
         return []
     layers = [Layer(network, "hidden", batch_size, kernels, threads, share=share)]
@@ -111,5 +126,7 @@ def stack(network, batch_size, kernels, threads, share):
             Layer(network, "second", batch_size, kernels, threads, residual=True, share=share)
         )
     if "projection_weight" in network.parameters:
-        layers.append(Layer(network, "projection", batch_size, kernels, threads))
+        layers.append(
+            Layer(network, "projection", batch_size, kernels, threads, share=output_share)
+        )
     return layers

@@ -25,7 +25,8 @@ class Settings:
     schedule : "constant", "inverse", "linear", "cosine", "plateau" or a Schedule
     batch_size : examples a step; epochs : passes over the corpus
     dropout : share of the hidden units dropped; input_dropout : of the embeddings' elements;
-        word_dropout : of the context words, replaced by ``<unk>``. epochs, dropout and
+        word_dropout : of the context words, replaced by ``<unk>``; output_dropout : of the units
+        of a tied model's projection, the layer below the scores. epochs, dropout and
         input_dropout follow the corpus's size where they are None (``fitted``)
     clip : largest norm of an example's gradient below the output layer; None: no limit
     label_smoothing : share of the targets' probability spread over all words
@@ -57,6 +58,7 @@ class Settings:
     dropout: float | None = None
     input_dropout: float | None = None
     word_dropout: float = 0.0
+    output_dropout: float = 0.0
     clip: float | None = None
     label_smoothing: float = 0.0
     average: float | None = None
@@ -145,14 +147,14 @@ class Settings:
     def step(self):
         """What ``Step`` takes of these settings, beside network, optimiser and batch size."""
         names = ("kernels", "threads", "precision", "buffer_mib", "dropout", "input_dropout",
-                 "word_dropout", "clip", "label_smoothing")  # fmt: skip
+                 "word_dropout", "clip", "label_smoothing", "output_dropout")  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
     def identity(self):
         """What decides the course of a run, as JSON values: a resumed run must have the same."""
         names = ("batch_size", "dropout", "input_dropout", "word_dropout", "clip",
                  "label_smoothing", "precision", "buffer_mib", "patience", "seed",
-                 "average")  # fmt: skip
+                 "average", "output_dropout")  # fmt: skip
         return {name: getattr(self, name) for name in names} | {
             "optimizer": dataclasses.asdict(self.optimizer),
             "schedule": dataclasses.asdict(self.schedule),

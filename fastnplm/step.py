@@ -22,10 +22,11 @@ def step_settings(
     word_dropout=0.0,
     clip=None,
     label_smoothing=0.0,
+    output_dropout=0.0,
 ):
     """Refuse settings that no step can be made with; raises SettingsError."""
     shares = {"dropout": dropout, "input_dropout": input_dropout, "word_dropout": word_dropout}
-    shares["label_smoothing"] = label_smoothing
+    shares |= {"label_smoothing": label_smoothing, "output_dropout": output_dropout}
     for name, share in shares.items():
         if not 0 <= share < 1:
             raise SettingsError(f"{name} is {share}; expected a share in [0, 1)")
@@ -53,6 +54,7 @@ class Step:
     buffer_mib : room for the B x V scores; beyond it they are computed twice
     dropout : share of the hidden units dropped; input_dropout : of the embeddings' elements;
     word_dropout : of the context words, replaced by the unknown word
+    output_dropout : of the units of the projection below a tied output layer, if there is one
     clip : largest norm of an example's gradient below the output layer, or None
     label_smoothing : share of the targets' probability spread over all words
     generator : numpy Generator of the noise words, the dropout masks and the smoothed targets
@@ -72,11 +74,12 @@ class Step:
         word_dropout=0.0,
         clip=None,
         label_smoothing=0.0,
+        output_dropout=0.0,
         generator=None,
     ):
         step_settings(
             batch_size, precision, buffer_mib, dropout, input_dropout, word_dropout, clip,
-            label_smoothing,
+            label_smoothing, output_dropout,
         )  # fmt: skip
         self.network = network
         self.optimizer = optimizers.resolve(optimizer)
@@ -93,7 +96,9 @@ class Step:
             network.vocabulary, network.features, batch_size, self.kernels, self.threads,
             precision, buffer_mib,
         )  # fmt: skip
-        self._layers = stack(network, batch_size, self.kernels, self.threads, dropout)
+        self._layers = stack(
+            network, batch_size, self.kernels, self.threads, dropout, output_dropout
+        )
         self._decays = self._lazy_decays()
         self._allocate(batch_size)
 

@@ -78,6 +78,28 @@ def test_dropped_words_become_unknown():
     assert (found == 0).mean() == pytest.approx(0.25, abs=5 * np.sqrt(0.25 * 0.75 / contexts.size))
 
 
+def test_units_below_a_tied_output_are_dropped_forward_and_backward():
+    """Of the projection's weights only rows of kept units change; half of them on the mean."""
+    kept = []
+    contexts, targets = _batch(3, size=1)
+    for seed in range(200):
+        network, before = _network(tied=True), _network(tied=True)
+        generator = np.random.default_rng(seed)
+        optimizer = Optimizer("sgd", lr=1.0)
+        Step(network, optimizer, 1, output_dropout=0.5, generator=generator)(contexts, targets)
+        changed = (network.projection_weight != before.projection_weight).all(axis=1)
+        unchanged = (network.projection_weight == before.projection_weight).all(axis=1)
+        assert (changed | unchanged).all()
+        features = before.forward(contexts).features[0] * changed * 2
+        scores = before.embedding @ features + before.output_bias
+        p = np.exp(scores - scores.max())
+        p /= p.sum()
+        p[targets[0]] -= 1
+        assert network.output_bias == pytest.approx(before.output_bias - p, rel=1e-9, abs=1e-12)
+        kept.append(changed.mean())
+    assert np.mean(kept) == pytest.approx(0.5, abs=5 * 0.5 / np.sqrt(200 * network.dim))
+
+
 def test_clipping_shortens_the_gradient_below_the_output_layer():
     contexts, targets = _batch(3, size=1)
     changes = {}
@@ -201,6 +223,9 @@ def test_lazy_updates_against_dense_ones(rule):
         (lambda: resolve("sgd", weight_decay=0.1, l1=0.1), "do not commute"),
         (lambda: Step(_network(), "sgd", 4, label_smoothing=1.0), "label_smoothing is 1.0"),
         (lambda: Step(_network(), "sgd", 4, clip=0), "clip is 0"),
+        (lambda: Step(_network(tied=True), "sgd", 4, output_dropout=1.0), "output_dropout is 1.0"),
+        (lambda: Step(_network(), "sgd", 4, output_dropout=0.1), "only a tied model has"),
+        (lambda: Step(_network(**SHAPES["tied, M = H"]), "sgd", 4, output_dropout=0.1), "pass dro"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(make, message):

@@ -19,8 +19,9 @@ VARIANTS = {
     "plain": {},
     "decay": {"weight_decay": 0.05},
     "dropout": {"dropout": 0.3, "input_dropout": 0.2, "weight_decay": 0.05},
-    "average": {"average": 0.2, "weight_decay": 0.05},
+    "average": {"average": 0.2, "weight_decay": 0.05, "output_dropout": 0.2},
 }
+SHAPES = {"plain": {}, "decay": {}, "dropout": {"direct": True}, "average": {"tied": True}}
 COMMON = {"kernels": runs.kernels(), "quiet": True, "batch_size": 32, "epochs": 3, "seed": 5}
 
 
@@ -64,7 +65,7 @@ def test_a_resumed_run_is_the_run_that_was_never_stopped(
     options = COMMON | VARIANTS[variant] | {
         "loss": LOSSES[loss], "optimizer": rule, "valid": valid, "checkpoint_every": 7,
     }  # fmt: skip
-    whole = runs.network(corpus, direct=variant == "dropout")
+    whole = runs.network(corpus, **SHAPES[variant])
     history = fastnplm.train(whole, corpus, out=tmp_path / "whole", **options)
     expected = runs.contents(tmp_path / "whole")
     seed = zlib.crc32(f"{loss} {rule} {variant}".encode())
@@ -72,9 +73,9 @@ def test_a_resumed_run_is_the_run_that_was_never_stopped(
     for stop in range(request.config.getoption("stops")):
         out = tmp_path / f"stopped-{stop}"
         for after in generator.integers(1, history.updates // 2 + 2, size=2):
-            model = runs.network(corpus, direct=variant == "dropout")
+            model = runs.network(corpus, **SHAPES[variant])
             interrupted(monkeypatch, model, corpus, int(after), out=out, resume=True, **options)
-        resumed = runs.network(corpus, direct=variant == "dropout")
+        resumed = runs.network(corpus, **SHAPES[variant])
         again = fastnplm.train(resumed, corpus, out=out, resume=True, **options)
         assert same(whole, resumed), f"seed {seed}, stop {stop}"
         assert runs.without_clock(again.epochs) == runs.without_clock(history.epochs)

@@ -76,6 +76,9 @@ _descent = options(
         "--input-dropout", type=SHARE, help="Of vectors' elements.  [default: by the size]"
     ),
     click.option("--word-dropout", type=SHARE, default=0.0, help="Share of words read as <unk>."),
+    click.option(
+        "--output-dropout", type=SHARE, default=0.0, help="Of units below a tied model's scores."
+    ),
     click.option("--clip", type=click.FloatRange(min=0), help="Largest norm of a gradient."),
     click.option("--label-smoothing", type=SHARE, default=0.0, help="Share of targets spread out."),
     click.option(
