@@ -132,9 +132,7 @@ class _Suite:
 
         if not (self.given.text and self.given.valid):
             raise SystemExit("quality needs --text and --valid")
-        return losses.quality(
-            self.given.text, self.given.valid, losses.usual(), threads=1, lock=self.lock, tell=tell
-        )
+        return losses.quality(self.given.text, self.given.valid, losses.usual(), tell)
 
     def endtoend(self):
         from . import endtoend

@@ -32,6 +32,8 @@ def measure(text, count=3, lock=None, tell=print):
         runs = {
             "fastnplm train": lambda: _train(corpus),
             "fastnplm bare step": lambda: _bare(corpus),
+            "fastnplm train, bf16": lambda: _train(corpus, precision="bf16"),
+            "fastnplm train, bf16, noise shared by 32": lambda: _train(corpus, 32, "bf16"),
         }
         try:
             import gensim  # noqa: F401
@@ -50,11 +52,12 @@ def measure(text, count=3, lock=None, tell=print):
     return found
 
 
-def _train(corpus):
+def _train(corpus, shared=None, precision="float32"):
     model = fastnplm.NPLM(corpus.vocabulary, context=CONTEXT, dim=DIM, hidden=HIDDEN)
     history = fastnplm.train(
-        model, corpus, loss=NegativeSampling(NEGATIVES), optimizer="sgd", lr=0.05,
+        model, corpus, loss=NegativeSampling(NEGATIVES, shared=shared), optimizer="sgd", lr=0.05,
         batch_size=BATCH, epochs=1, threads=1, quiet=True, dropout=0.0, input_dropout=0.0,
+        precision=precision,
     )  # fmt: skip
     return history.epochs[0]["tokens_per_second"]
 

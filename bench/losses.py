@@ -1,28 +1,24 @@
 """Which loss to choose: tokens a second and memory for each, and perplexity against seconds.
 
 Throughput is measured on Zipf-distributed ids for V = 10k, 50k and 200k. Perplexity against
-seconds comes from real text (``--text`` and ``--valid``); only the steps are timed, validation
-is not. ``python -m bench.losses --text train.txt --valid valid.txt --output losses.json``.
+seconds comes from real text (``--text`` and ``--valid``); only training is timed, validation is
+not. ``python -m bench.losses --text train.txt --valid valid.txt --output losses.json``.
 """
 
 import argparse
 import dataclasses
 import json
 import math
-import time
 from pathlib import Path
 
 import fastnplm
-from fastnplm.batches import Epoch
 from fastnplm.loss import NCE, NegativeSampling, Softmax
 from fastnplm.schedule import resolve as schedule_for
-from fastnplm.step import Step
 
-from . import rounds, scaling, workloads
+from . import rounds, scaling, training, workloads
 
 VOCABULARIES = (10_000, 50_000, 200_000)
 NEGATIVES = (10, 50, 200)
-HOLD_SECONDS = 20  # a lock is held no longer than about this
 SHARING = ((5, 20, 100, 500), (1, 8, 32, 128, 1024))  # K, and examples that share their noise
 BASE = dataclasses.replace(workloads.SAMPLED["ns-50k"], name="losses")
 
@@ -64,60 +60,43 @@ def sharing(count=3, lock=None, tell=None):
     return [r.record() for r in rounds.measure(entries, count, lock, check=False, tell=tell)]
 
 
-def quality(text, valid, epochs, threads=None, lock=None, tell=print, batch=256, lr=1e-3, seed=0):
+def quality(text, valid, epochs, tell=print, batch=256, lr=1e-3, seed=0, precision="float32"):
     """Train with each loss of ``epochs`` and follow the exact validation perplexity.
 
     epochs : dict from a loss object to how many epochs it is given (its cosine schedule ends
-    there). Returns a list of dicts: loss, negatives, and ``curve``, of [seconds, perplexity].
+    there). Returns a list of dicts: loss, negatives, and ``curve``, of [seconds of the processor,
+    perplexity].
     """
     corpus = fastnplm.Corpus.prepare(text, min_count=1)
     with corpus, fastnplm.Corpus.prepare(valid, vocabulary=corpus.vocabulary) as held_out:
         found = []
         for loss, count in epochs.items():
-            curve = _curve(corpus, held_out, loss, count, threads, lock, batch, lr, seed, tell)
+            curve = _curve(corpus, held_out, loss, count, tell, batch, lr, seed, precision)
             named = {"loss": loss.name, "negatives": getattr(loss, "negatives", None)}
-            named |= {"shared": getattr(loss, "shared", None), "epochs": count, "curve": curve}
-            found.append(named | {"vocabulary": len(corpus.vocabulary), "batch": batch})
+            named |= {"shared": getattr(loss, "block", None), "epochs": count, "curve": curve}
+            named |= {"vocabulary": len(corpus.vocabulary), "batch": batch, "precision": precision}
+            found.append(named)
     return found
 
 
-def _curve(corpus, valid, loss, epochs, threads, lock, batch, lr, seed, tell):
-    model = fastnplm.NPLM(corpus.vocabulary, context=4, dim=100, hidden=200, seed=seed)
-    model.adopt(loss)
-    step = Step(model, fastnplm.optimizer.resolve("adam", lr=lr), batch, threads=threads)
+def _curve(corpus, valid, loss, epochs, tell, batch, lr, seed, precision):
+    model = training.network(corpus, loss, seed)
     schedule = schedule_for("cosine")
-    per_epoch = -(-len(corpus.tokens) // batch)
-    spent, curve, contexts, targets = 0.0, [], *_arrays(batch, model.context)
-    for epoch in range(epochs):
-        order = iter(Epoch(len(corpus.tokens), batch, seed, epoch))
-        running = True
-        while running:
-            with rounds.quiet(lock):
-                began = time.perf_counter()
-                while time.perf_counter() - began < HOLD_SECONDS:
-                    positions = next(order, None)
-                    if positions is None:
-                        running = False
-                        break
-                    size = len(positions)
-                    step.kernels.form_contexts(
-                        corpus.tokens, positions, corpus.vocabulary.start_id,
-                        corpus.vocabulary.end_id, contexts[:size], targets[:size],
-                    )  # fmt: skip
-                    factor = schedule.factor(step.state.updates + 1, epochs * per_epoch)
-                    step(contexts[:size], targets[:size], factor=factor)
-                spent += time.perf_counter() - began
-        step.finish()
-        perplexity = fastnplm.evaluate(model, valid, threads=threads).perplexity
+    updates = epochs * -(-len(corpus.tokens) // batch)
+
+    def factor(update):
+        return schedule.factor(update, updates)
+
+    curve = []
+    for spent, _, ended in training.train(model, corpus, batch, lr, seed, precision, factor):
+        if ended == len(curve):
+            continue
+        perplexity = fastnplm.evaluate(model, valid, threads=1).perplexity
         curve.append([spent, perplexity])
-        tell(f"{loss}: epoch {epoch + 1}, {spent:.1f} s, perplexity {perplexity:.2f}")
-    return curve
-
-
-def _arrays(batch, context):
-    import numpy as np
-
-    return np.empty((batch, context), np.int32), np.empty(batch, np.int32)
+        tell(f"{loss}: epoch {ended}, {spent:.1f} s, perplexity {perplexity:.2f}")
+        if ended == epochs:
+            return curve
+    raise AssertionError("training never ends")
 
 
 def seconds_to(curve, perplexity):
@@ -148,13 +127,14 @@ def main(argv=None):
     parser.add_argument("--valid", help="validation text")
     parser.add_argument("--softmax-epochs", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=8, help="of the sampled losses")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1, help="of the steps timed without text")
+    parser.add_argument("--precision", choices=("float32", "bf16"), default="float32")
     parser.add_argument("--lock", help="a file whose lock is held while steps are timed")
     parser.add_argument("--output", type=Path, required=True)
     given = parser.parse_args(argv)
     if given.text:
         chosen = usual(given.softmax_epochs, given.epochs)
-        found = quality(given.text, given.valid, chosen, given.threads, given.lock)
+        found = quality(given.text, given.valid, chosen, precision=given.precision)
     else:
         found = speed(given.threads, lock=given.lock)
     given.output.write_text(json.dumps(found, indent=1) + "\n")

@@ -6,69 +6,52 @@
 Each loss trains one network of the same size from the same start, with Adam at a constant rate
 and the same batches, until its seconds are used up; the validation perplexity (always the exact
 one) is taken at 10, 20, 40, ... seconds, and taking it is not counted. Seconds are those of the
-processor on one thread, so that other work on the machine changes little.
+processor on one thread.
 """
 
 import argparse
-import itertools
+import functools
 import json
-import time
 from pathlib import Path
 
-import numpy as np
-
 import fastnplm
-from fastnplm.batches import Epoch
 from fastnplm.loss import NCE, NegativeSampling, Softmax
-from fastnplm.step import Step
 
+from . import training
 from .losses import seconds_to
 
 BATCH, RATE, FIRST_MARK = 512, 1e-3, 10.0
 
+_print = functools.partial(print, flush=True)
+
 
 def losses(negatives=100, shared=128):
-    """The contenders of the race."""
-    return [Softmax(), *(made(negatives, shared=shared) for made in (NegativeSampling, NCE))]
+    """The contenders of the race, the quick ones first."""
+    return [*(made(negatives, shared=shared) for made in (NegativeSampling, NCE)), Softmax()]
 
 
-def race(corpus, valid, contenders, seconds, precision="float32", seed=0, tell=print):
-    """Train with each loss for ``seconds``, a dict by the loss's name; returns a list of dicts
-    with ``curve``, of [seconds, tokens, perplexity]."""
-    found = []
+def race(corpus, valid, contenders, seconds, precision="float32", seed=0, tell=_print):
+    """Train with each loss for ``seconds``, a dict by the loss's name; yields dicts with
+    ``curve``, of [seconds, tokens, perplexity]."""
     for loss in contenders:
         curve = _run(corpus, valid, loss, seconds[loss.name], precision, seed, tell)
         named = {"loss": loss.name, "negatives": getattr(loss, "negatives", None)}
         named |= {"shared": getattr(loss, "shared", None), "vocabulary": len(corpus.vocabulary)}
-        found.append(named | {"precision": precision, "batch": BATCH, "curve": curve})
-    return found
+        yield named | {"precision": precision, "batch": BATCH, "curve": curve}
 
 
 def _run(corpus, valid, loss, budget, precision, seed, tell):
-    model = fastnplm.NPLM(corpus.vocabulary, context=4, dim=100, hidden=200, seed=seed)
-    model.adopt(loss)
-    optimizer = fastnplm.optimizer.resolve("adam", lr=RATE)
-    step = Step(model, optimizer, BATCH, threads=1, precision=precision, buffer_mib=1024)
-    contexts, targets = np.empty((BATCH, model.context), np.int32), np.empty(BATCH, np.int32)
-    ends = corpus.vocabulary.start_id, corpus.vocabulary.end_id
-    spent, tokens, mark, curve = 0.0, 0, FIRST_MARK, []
-    for epoch in itertools.count():
-        for positions in Epoch(len(corpus.tokens), BATCH, seed, epoch):
-            began = time.process_time()
-            size = len(positions)
-            step.kernels.form_contexts(
-                corpus.tokens, positions, *ends, contexts[:size], targets[:size]
-            )
-            step(contexts[:size], targets[:size])
-            spent += time.process_time() - began
-            tokens += size
-            if spent >= min(mark, budget):
-                perplexity = fastnplm.evaluate(model, valid, threads=1).perplexity
-                curve.append([spent, tokens, perplexity])
-                tell(f"{loss}: {spent:.0f} s, {tokens:,} tokens, perplexity {perplexity:.1f}")
-                mark *= 2
-                if spent >= budget:
-                    return curve
+    model = training.network(corpus, loss, seed)
+    mark, curve = FIRST_MARK, []
+    for spent, tokens, _ in training.train(model, corpus, BATCH, RATE, seed, precision):
+        if spent >= min(mark, budget):
+            perplexity = fastnplm.evaluate(model, valid, threads=1).perplexity
+            curve.append([spent, tokens, perplexity])
+            tell(f"{loss}: {spent:.0f} s, {tokens:,} tokens, perplexity {perplexity:.1f}")
+            mark *= 2
+            if spent >= budget:
+                return curve
+    raise AssertionError("training never ends")
 
 
 def table(found):
@@ -99,15 +82,22 @@ def main(argv=None):
     parser.add_argument("--sampled-seconds", type=float, default=600, help="of each other loss")
     parser.add_argument("--precision", choices=("float32", "bf16"), default="float32")
     parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--plot", type=Path, help="draw the curves into this file")
     given = parser.parse_args(argv)
     contenders = losses()
     seconds = {loss.name: given.sampled_seconds for loss in contenders}
     seconds["softmax"] = given.seconds
     corpus = fastnplm.Corpus.prepare(given.text, min_count=given.min_count, reserved="whitespace")
     with corpus, fastnplm.Corpus.prepare(given.valid, vocabulary=corpus.vocabulary) as valid:
-        found = race(corpus, valid, contenders, seconds, given.precision)
-    given.output.write_text(json.dumps(found, indent=1) + "\n")
+        found = []
+        for run in race(corpus, valid, contenders, seconds, given.precision):
+            found.append(run)
+            given.output.write_text(json.dumps(found, indent=1) + "\n")
     print(table(found))
+    if given.plot:
+        from . import plots
+
+        plots.race(found, given.plot)
 
 
 if __name__ == "__main__":

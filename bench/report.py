@@ -244,6 +244,8 @@ def _quality(found):
     rows = []
     for r, lowest in zip(found, best, strict=True):
         name = r["loss"] + (f", K={r['negatives']}" if r["negatives"] else "")
+        if r["shared"] and r["shared"] > 1:
+            name += f", shared by {r['shared']}"
         reached = [seconds_to(r["curve"], target * factor) for factor in (1.2, 1.1, 1.04)]
         cells = [f"{s:.0f}" if s else "never" for s in reached]
         rows.append((name, r["epochs"], f"{r['curve'][-1][0]:.0f}", f"{lowest:.1f}", *cells))

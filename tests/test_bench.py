@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import fastnplm
+from fastnplm.loss import NegativeSampling, Softmax
 
 # The suite is run from a checkout and never installed; last, so that it hides no installed module.
 sys.path.append(str(Path(__file__).parents[1]))
@@ -21,6 +22,7 @@ from bench import (
     criteria,
     kernel_check,
     kernels,
+    losses,
     prepare,
     race,
     report,
@@ -249,15 +251,36 @@ def test_race_stops_at_its_seconds_and_takes_the_exact_perplexity(monkeypatch):
         fastnplm.Corpus.prepare(text, min_count=1) as corpus,
         fastnplm.Corpus.prepare(text[:9], vocabulary=corpus.vocabulary) as valid,
     ):
-        found = race.race(corpus, valid, chosen, seconds, tell=lambda line: None)
+        found = list(race.race(corpus, valid, chosen, seconds, tell=lambda line: None))
         size = len(corpus.vocabulary)
-    assert [run["loss"] for run in found] == ["softmax", "ns"]
+    assert [run["loss"] for run in found] == ["ns", "softmax"]
     for run in found:
         spent, tokens, perplexity = run["curve"][-1]
         assert spent >= seconds[run["loss"]]
         assert tokens > 0
         assert 1 < perplexity < size
         assert run["curve"] == sorted(run["curve"])
+
+
+def test_race_draws_its_curves(tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib draws the plots")
+    from bench import plots
+
+    run = {"loss": "ns", "negatives": 5, "shared": 4, "curve": [[1.0, 10, 60.0], [2.0, 20, 50.0]]}
+    plots.race([run], tmp_path / "race.svg")
+    assert "<svg" in (tmp_path / "race.svg").read_text()
+
+
+def test_quality_follows_every_epoch_and_times_training_alone():
+    text = [f"a b {word} ." for word in "cdefgh" * 30]
+    lines = []
+    chosen = {Softmax(): 2, NegativeSampling(5): 3}
+    found = losses.quality(text, text[:9], chosen, tell=lines.append, batch=64)
+    assert [(run["loss"], len(run["curve"])) for run in found] == [("softmax", 2), ("ns", 3)]
+    for run in found:
+        assert run["curve"] == sorted(run["curve"])
+        assert 1 < run["curve"][-1][1] < run["vocabulary"]
+    assert len(lines) == 5
 
 
 def test_race_tells_who_was_there_first():
