@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,36 @@ from fastnplm.errors import SettingsError
 from fastnplm.vocabulary import Vocabulary
 from fastnplm.whole import is_whole
 
-__all__ = ["LanguageModel"]
+__all__ = ["LOG10", "LanguageModel", "likeliest", "sentence", "withheld"]
+
+LOG10 = math.log(10.0)
+
+
+def sentence(vocabulary: Vocabulary, text: str | Iterable[str]) -> NDArray[np.int32]:
+    """``text`` as ids with ``</s>`` after it, int32."""
+    return np.append(vocabulary.encode(text), vocabulary.end_id).astype(np.int32)
+
+
+def withheld(vocabulary: Vocabulary, unk: bool) -> list[int]:
+    """The words that are never offered: ``<s>``, and ``<unk>`` unless it is asked for."""
+    kept_back = [vocabulary.start_id, None if unk else vocabulary.unk_id]
+    return [i for i in kept_back if i is not None]
+
+
+def likeliest(
+    vocabulary: Vocabulary, distribution: Callable[[], NDArray[np.float64]], k: int, unk: bool
+) -> list[tuple[str, float]]:
+    """The k likeliest words of a distribution: [(word, probability)], falling.
+
+    Raises SettingsError for k below 1, before ``distribution`` is called; k beyond the vocabulary
+    means all of it.
+    """
+    if not is_whole(k):
+        raise SettingsError(f"k is {k!r}; expected a whole number of at least 1")
+    shares = np.array(distribution())
+    shares[withheld(vocabulary, unk)] = -1
+    order = np.argsort(-shares, kind="stable")[: int(k)]
+    return [(vocabulary.words[i], float(shares[i])) for i in order if shares[i] >= 0]
 
 
 class LanguageModel:
@@ -41,16 +70,14 @@ class LanguageModel:
         ``text`` begins a sentence. ``<s>`` is never offered, ``<unk>`` only with ``unk``; k beyond
         the vocabulary means all of it. Raises SettingsError for k below 1.
         """
-        if not is_whole(k):
-            raise SettingsError(f"k is {k!r}; expected a whole number of at least 1")
-        vocabulary = self.vocabulary
-        shares = self.distribution([vocabulary.start_id, *vocabulary.encode(text).tolist()])
-        withheld = {vocabulary.start_id, *([] if unk else [vocabulary.unk_id])}
-        order = [int(i) for i in np.argsort(-shares, kind="stable") if int(i) not in withheld]
-        return [(vocabulary.words[i], float(shares[i])) for i in order[: int(k)]]
+        start = self.vocabulary.start_id
+        return likeliest(
+            self.vocabulary,
+            lambda: self.distribution([start, *self.vocabulary.encode(text).tolist()]),
+            k,
+            unk,
+        )
 
     def score(self, text: str | Iterable[str]) -> float:
         """log10 p of ``text`` as a sentence, ``</s>`` counted, as ``kenlm.Model.score``."""
-        ids = self.vocabulary.encode(text)
-        tokens = np.append(ids, self.vocabulary.end_id).astype(np.int32)
-        return float(self.log_probabilities(tokens).sum()) / math.log(10)
+        return float(self.log_probabilities(sentence(self.vocabulary, text)).sum()) / LOG10

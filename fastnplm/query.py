@@ -4,9 +4,8 @@ import numpy as np
 
 from .errors import ModelError, SettingsError
 from .evaluation import Scorer
+from .language_model import LOG10, likeliest, sentence, withheld
 from .whole import is_whole
-
-LOG10 = np.log(10.0)
 
 
 def context_ids(model, text):
@@ -32,12 +31,12 @@ def predict(model, text, k=5, unk=False, kernels="auto"):
     ``<s>`` is never offered, ``<unk>`` only with ``unk``; k beyond the vocabulary means all of it.
     Raises SettingsError for k below 1.
     """
-    if not is_whole(k):
-        raise SettingsError(f"k is {k!r}; expected a whole number of at least 1")
-    shares = distribution(model, context_ids(model, text), kernels)
-    shares[_withheld(model.vocabulary, unk)] = -1
-    order = np.argsort(-shares, kind="stable")[: int(k)]
-    return [(model.vocabulary.words[i], float(shares[i])) for i in order if shares[i] >= 0]
+    return likeliest(
+        model.vocabulary,
+        lambda: distribution(model, context_ids(model, text), kernels),
+        k,
+        unk,
+    )
 
 
 def generate(
@@ -58,7 +57,7 @@ def generate(
     words = []
     while len(words) < length:
         shares = distribution(model, np.array(ids[-model.context :]), kernels)
-        shares[_withheld(vocabulary, unk)] = 0
+        shares[withheld(vocabulary, unk)] = 0
         chosen = draw(shares, temperature, top_k, top_p, generator)
         if chosen == vocabulary.end_id:
             break
@@ -102,8 +101,7 @@ def draw(shares, temperature, top_k, top_p, generator):
 
 def log_probabilities(model, text, kernels="auto"):
     """log p (nats, float64) of each word of ``text`` and of ``</s>`` after it."""
-    ids = model.vocabulary.encode(text)
-    tokens = np.append(ids, model.vocabulary.end_id).astype(np.int32)
+    tokens = sentence(model.vocabulary, text)
     return model.log_probabilities(tokens, threads=1, kernels=kernels)
 
 
@@ -118,8 +116,7 @@ def raw_score(model, text, kernels="auto"):
     The sum of the corrected scores of its words: log10 p if the scores were normalised. How far
     they are from that, ``evaluate`` reports as the mean and spread of log Z. Not a probability.
     """
-    ids = model.vocabulary.encode(text)
-    tokens = np.append(ids, model.vocabulary.end_id).astype(np.int32)
+    tokens = sentence(model.vocabulary, text)
     total = 0.0
     scorer = Scorer(model, 1, kernels)
     shift = model.loss.shift(model.vocabulary)
@@ -128,11 +125,6 @@ def raw_score(model, text, kernels="auto"):
         raw = np.einsum("bf,bf->b", features, model.output[targets]) + model.output_bias[targets]
         total += float((raw + (shift[targets] if np.ndim(shift) else shift)).sum())
     return total / LOG10
-
-
-def _withheld(vocabulary, unk):
-    kept_back = [vocabulary.start_id] + ([] if unk else [vocabulary.unk_id])
-    return [i for i in kept_back if i is not None]
 
 
 def _softmax(scores):
