@@ -9,6 +9,7 @@ def pytest_addoption(parser):
     group.addoption("--stops", type=int, default=2, help="random stops of each resumed run")
     group.addoption("--kills", type=int, default=200, help="processes killed while they train")
     group.addoption("--executions", type=int, default=2000, help="of each fuzzed reader and kernel")
+    group.addoption("--kib", type=int, default=0, help="size of files that are damaged; 0: small")
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Every file that fastnplm reads: a small good one, its reader, and ways to damage it."""
+"""Every kind of file that fastnplm reads, and what is expected of its reader."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
-import runs
+import specimens
 
 import fastnplm
 from fastnplm import checkpoint, word2vec
@@ -22,48 +21,29 @@ from fastnplm.errors import Error
 from fastnplm.folder import MANIFEST, render
 from fastnplm.header import HEADER_NAME
 
-TEXT = ["a b c naïve", "b c", "c a"]
-STATE = {
-    "settings": {}, "epoch": 1, "batch": 1, "loss_sum": 1.5, "updates": 2, "tokens": 1,
-    "seconds": 0.5, "best": 3.5, "best_epoch": 1, "waited": 0, "halvings": 0,
-    "decay": {"embedding": -0.5}, "history": [{"epoch": 1, "train_loss": 2.0}],
-}  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Reader:
     """One kind of file.
 
-    build : fills an empty folder and gives the path of the file
+    build : fills an empty folder and gives the path of the file, small or with so much more in it
+        (words, epochs, files: whatever the format repeats)
     read : reads what ``build`` made
     certain : whether every damage must be reported (else the result may be another good one)
     slack : bytes at the end that may be missing without a report
     mend : puts right the checksums around a changed file, so that only the reader itself is left
+    header : how many bytes at the beginning say what the rest is (of JSON, where every byte does,
+        the first thousand)
+    grows : whether the format repeats anything
     """
 
-    build: Callable[[Path], Path]
+    build: Callable[..., Path]
     read: Callable[[Path], object]
     certain: bool = True
     slack: int = 0
     mend: Callable[[Path], None] = lambda path: None
-
-
-def _corpus():
-    return fastnplm.Corpus.prepare(TEXT, min_count=1)
-
-
-def _vocabulary(folder):
-    with _corpus() as corpus:
-        corpus.vocabulary.save(folder / "vocabulary.tsv")
-    return folder / "vocabulary.tsv"
-
-
-def _corpus_file(name):
-    def build(folder):
-        fastnplm.Corpus.prepare(TEXT, min_count=1, out=folder / "corpus").close()
-        return folder / "corpus" / name
-
-    return build
+    header: Callable[[bytes], int] = lambda data: min(len(data), 1000)
+    grows: bool = True
 
 
 def _verify(path):
@@ -77,79 +57,14 @@ def _open(path):
         return corpus.tokens.sum()
 
 
-def _model_file(name, **sizes):
-    def build(folder):
-        with _corpus() as corpus:
-            runs.network(corpus, **sizes).save(folder / "model")
-        return folder / "model" / name
-
-    return build
-
-
-def _step(corpus):
-    network = runs.network(corpus)
-    optimizer = fastnplm.Optimizer("adam", lr=0.1, weight_decay=0.1)
-    return fastnplm.Step(network, optimizer, 4, kernels="reference")
-
-
-def _checkpoint_file(name):
-    def build(folder):
-        with _corpus() as corpus:
-            step = _step(corpus)
-            step.state.updates = 2
-            random = np.random.default_rng(0).bit_generator.state
-            checkpoint.save(folder, step, STATE | {"random": random})
-        return folder / "checkpoints" / f"{2:012d}" / name
-
-    return build
-
-
 def _checkpoint(path):
-    return checkpoint.load(path.parent.parent.parent, STEP, {})
-
-
-def _ngram_file(name):
-    def build(folder):
-        with _corpus() as corpus:
-            fastnplm.NGram.train(corpus, order=3).save(folder / "kn")
-        return folder / "kn" / name
-
-    return build
+    folder = path.parent.parent.parent
+    return checkpoint.load(folder, specimens.STEPS[folder], {})
 
 
 def _ngram(path):
     model = fastnplm.load(path.parent)
     return model.log_probabilities(np.array([3, 4, 5, 2]))
-
-
-def _mixture_file(name):
-    def build(folder):
-        with _corpus() as corpus:
-            models = [fastnplm.NGram.train(corpus, order=k) for k in (1, 2)]
-            fastnplm.Mixture(models, [0.25, 0.75]).save(folder / "mixed")
-        return folder / "mixed" / name
-
-    return build
-
-
-def _vectors(name, binary):
-    def build(folder):
-        vocabulary = SimpleNamespace(words=["red", "naïve", "</s>"])
-        rows = np.array([[0.5, -1.25, 3e-5], [1, 0, -0.0], [7e30, 2.5, 1 / 3]])
-        vectors = SimpleNamespace(vocabulary=vocabulary, rows=rows)
-        word2vec.write(vectors, folder / name, binary=binary)
-        return folder / name
-
-    return build
-
-
-def _arpa(name):
-    def build(folder):
-        with _corpus() as corpus:
-            fastnplm.NGram.train(corpus, order=2).write_arpa(folder / name)
-        return folder / name
-
-    return build
 
 
 def _model(path):
@@ -180,33 +95,74 @@ def _resign(path):
         pass
 
 
-with _corpus() as _made:
-    STEP = _step(_made)
+def _first_line(data):
+    return data.index(b"\n") + 1
+
+
+def _tensors(data):
+    return 8 + int.from_bytes(data[:8], "little")
+
+
+def _arpa_counts(data):
+    return data.index(b"\\1-grams:")
+
 
 READERS = {
-    "vocabulary": Reader(_vocabulary, lambda path: fastnplm.Vocabulary.load(path)),
-    "corpus.json": Reader(_corpus_file("corpus.json"), _open, mend=_resign),
-    "corpus-vocabulary": Reader(_corpus_file("vocabulary.tsv"), _open, mend=_resign),
-    "tokens": Reader(_corpus_file("tokens.bin"), _verify, mend=_resign),
-    "model-config": Reader(_model_file("config.json"), _model, mend=_remanifest),
-    "model-vocabulary": Reader(_model_file("vocabulary.tsv"), _model, mend=_remanifest),
-    "model-parameters": Reader(_model_file("parameters.safetensors"), _model, mend=_remanifest),
+    "vocabulary": Reader(
+        specimens.vocabulary, lambda path: fastnplm.Vocabulary.load(path), header=_first_line
+    ),
+    "corpus.json": Reader(specimens.corpus_file("corpus.json"), _open, mend=_resign, grows=False),
+    "corpus-vocabulary": Reader(
+        specimens.corpus_file("vocabulary.tsv"), _open, mend=_resign, header=_first_line
+    ),
+    "tokens": Reader(
+        specimens.corpus_file("tokens.bin"), _verify, mend=_resign, header=lambda data: 0
+    ),
+    "model-config": Reader(
+        specimens.model_file("config.json"), _model, mend=_remanifest, grows=False
+    ),
+    "model-vocabulary": Reader(
+        specimens.model_file("vocabulary.tsv"), _model, mend=_remanifest, header=_first_line
+    ),
+    "model-parameters": Reader(
+        specimens.model_file("parameters.safetensors"), _model, mend=_remanifest, header=_tensors
+    ),
     "model-direct": Reader(
-        _model_file("parameters.safetensors", direct=True), _model, mend=_remanifest
+        specimens.model_file("parameters.safetensors", direct=True),
+        _model,
+        mend=_remanifest,
+        header=_tensors,
     ),
-    "model-manifest": Reader(_model_file(MANIFEST), _model),
-    "checkpoint-state": Reader(_checkpoint_file("state.json"), _checkpoint, mend=_remanifest),
+    "model-manifest": Reader(specimens.model_file(MANIFEST), _model),
+    "checkpoint-state": Reader(
+        specimens.checkpoint_file("state.json"), _checkpoint, mend=_remanifest
+    ),
     "checkpoint-optimizer": Reader(
-        _checkpoint_file("optimizer.safetensors"), _checkpoint, mend=_remanifest
+        specimens.checkpoint_file("optimizer.safetensors"),
+        _checkpoint,
+        mend=_remanifest,
+        header=_tensors,
     ),
-    "checkpoint-manifest": Reader(_checkpoint_file(MANIFEST), _checkpoint),
-    "ngram-config": Reader(_ngram_file("config.json"), _ngram, mend=_remanifest),
-    "ngram-tables": Reader(_ngram_file("ngrams.safetensors"), _ngram, mend=_remanifest),
-    "mixture-config": Reader(_mixture_file("config.json"), _model, mend=_remanifest),
-    "vectors-text": Reader(_vectors("v.vec", False), word2vec.read, certain=False),
-    "vectors-binary": Reader(_vectors("v.bin", True), word2vec.read, certain=False, slack=1),
-    "arpa": Reader(_arpa("m.arpa"), read_arpa, certain=False, slack=1),
-    "arpa-gz": Reader(_arpa("m.arpa.gz"), read_arpa, certain=False),
+    "checkpoint-manifest": Reader(specimens.checkpoint_file(MANIFEST), _checkpoint),
+    "ngram-config": Reader(
+        specimens.ngram_file("config.json"), _ngram, mend=_remanifest, grows=False
+    ),
+    "ngram-tables": Reader(
+        specimens.ngram_file("ngrams.safetensors"), _ngram, mend=_remanifest, header=_tensors
+    ),
+    "mixture-config": Reader(specimens.mixture_file("config.json"), _model, mend=_remanifest),
+    "vectors-text": Reader(
+        specimens.vectors("v.vec", False), word2vec.read, certain=False, header=_first_line
+    ),
+    "vectors-binary": Reader(
+        specimens.vectors("v.bin", True), word2vec.read, certain=False, slack=1, header=_first_line
+    ),
+    "arpa": Reader(
+        specimens.arpa("m.arpa"), read_arpa, certain=False, slack=1, header=_arpa_counts
+    ),
+    "arpa-gz": Reader(
+        specimens.arpa("m.arpa.gz"), read_arpa, certain=False, header=lambda data: 18
+    ),
 }
 
 
