@@ -95,13 +95,13 @@ class Checkpoint(Scenario):
             "best_epoch": None, "waited": 0, "halvings": 0, "decay": {}, "history": [],
             "random": np.random.default_rng(0).bit_generator.state,
         }  # fmt: skip
-        checkpoint.save(self.place, step, state)
+        checkpoint.save(self.place, step, state, {})
 
     def look(self):
         for place in (self.place / "checkpoints").glob("0*"):
             folder.check_folder(place)  # nothing at a final name that does not verify
         step = fastnplm.Step(self.network, "adam", 4, kernels="reference")
-        state = checkpoint.load(self.place, step, {})
+        state = checkpoint.load(self.place, step, {}, {})
         found = {int(v.flat[0]) for v in self.network.parameters.values()}
         found |= {int(slots.flat[0]) for slots in step.state.slots.values()}
         assert found == {state["loss_sum"]}, f"a mixture of versions {found}"

@@ -145,7 +145,7 @@ def look(corpus: fastnplm.Corpus, out: Path) -> int:
     step.network.adopt(fastnplm.NegativeSampling())
     step = fastnplm.Step(step.network, step.optimizer, BATCH, kernels="reference", dropout=0.1)
     settings = folder.read_json(newest / "state.json")["settings"]
-    return checkpoint.load(out, step, settings)["updates"]
+    return checkpoint.load(out, step, settings, {})["updates"]
 
 
 def weights(out: Path) -> bytes:

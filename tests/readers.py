@@ -59,7 +59,7 @@ def _open(path):
 
 def _checkpoint(path):
     folder = path.parent.parent.parent
-    return checkpoint.load(folder, specimens.STEPS[folder], {})
+    return checkpoint.load(folder, specimens.STEPS[folder], {}, {})
 
 
 def _ngram(path):

@@ -60,13 +60,14 @@ def model_file(name, **sizes):
 
 
 def _more_files(folder, more):
-    """So many files more in a folder and in its manifest."""
-    for number in range(more):
-        (folder / f"more-{number}").write_bytes(b"")
+    """So many files more, with long names, in a folder and in its manifest."""
+    names = [f"{number:0200d}" for number in range(more)]
+    for name in names:
+        (folder / name).write_bytes(b"")
     place = folder / MANIFEST
     entry = {"bytes": 0, "sha256": hashlib.sha256(b"").hexdigest()}
     files = json.loads(place.read_text())["files"]
-    place.write_text(render(files | {f"more-{number}": entry for number in range(more)}))
+    place.write_text(render(files | dict.fromkeys(names, entry)))
 
 
 def _step(corpus):
@@ -89,7 +90,7 @@ def checkpoint_file(name):
             step = STEPS[folder] = _step(corpus)
             step.state.updates = 2
             random = np.random.default_rng(0).bit_generator.state
-            checkpoint.save(folder, step, state | {"random": random})
+            checkpoint.save(folder, step, state | {"random": random}, {})
         if name == MANIFEST:
             _more_files(folder / "checkpoints" / f"{2:012d}", more)
         return folder / "checkpoints" / f"{2:012d}" / name
@@ -109,9 +110,9 @@ def ngram_file(name):
 def mixture_file(name):
     def build(folder, more=0):
         with _corpus() as corpus:
-            models = [fastnplm.NGram.train(corpus, order=k) for k in (1, 2)]
+            models = [fastnplm.NGram.train(corpus, order=k) for k in (1, 5 if more else 2)]
             models += [models[0]] * more
-            weights = np.full((40, len(models)), 1 / len(models)) if more else [0.25, 0.75]
+            weights = np.full((100, len(models)), 1 / len(models)) if more else [0.25, 0.75]
             fastnplm.Mixture(models, weights, 1 if more else None).save(folder / "mixed")
         return folder / "mixed" / name
 
@@ -123,7 +124,9 @@ def vectors(name, binary):
         words = ["red", "naïve", "</s>"] + [f"w{number}" for number in range(more)]
         known = SimpleNamespace(words=words)
         rows = np.array([[0.5, -1.25, 3e-5], [1, 0, -0.0], [7e30, 2.5, 1 / 3]])
-        rows = np.concatenate([rows, np.random.default_rng(0).standard_normal((more, 3))])
+        if more:
+            rows = np.tile(rows, (1, 20))
+            rows = np.concatenate([rows, np.random.default_rng(0).standard_normal((more, 60))])
         made = SimpleNamespace(vocabulary=known, rows=rows)
         word2vec.write(made, folder / name, binary=binary)
         return folder / name

@@ -40,24 +40,26 @@ def sample(numbers, count, seed):
 
 
 def specimen(folder, name, kib):
-    """A good file: a small one, or one of more than half of ``kib`` and not more than that."""
+    """A good file: a small one, or, where its format can grow, one of nearly so many KiB."""
     reader = READERS[name]
-    sizes, tries = [], [0, 20]
-    for number, more in enumerate(tries):
-        place = folder / str(number)
+
+    def built(more):
+        place = folder / str(more)
         place.mkdir()
         path = reader.build(place, more)
-        sizes.append(path.stat().st_size)
-        if number == 0 and not (kib and reader.grows):
+        return path, path.stat().st_size
+
+    path, size = built(0)
+    if not kib or not reader.grows:
+        return path
+    last, before, more = 0, size, 5
+    for _ in range(8):
+        path, size = built(more)
+        if 900 * kib <= size <= 1024 * kib:
             return path
-        if number == 0:
-            continue
-        if 512 * kib < sizes[-1] <= 1024 * kib:
-            return path
-        grown = (sizes[-1] - sizes[0]) / more
-        tries.append(int((0.95 * 1024 * kib - sizes[0]) / grown))
-        assert number < 8, f"{name}: no file of {kib} KiB in {tries}, only {sizes}"
-    raise AssertionError
+        each = (size - before) / (more - last)
+        last, before, more = more, size, more + int((970 * kib - size) / each)
+    raise AssertionError(f"{name}: no file of {kib} KiB, the last has {before:,} bytes")
 
 
 @pytest.mark.parametrize("name", READERS)

@@ -18,10 +18,14 @@ LOSSES = {"softmax": Softmax(), "ns": NegativeSampling(3, shared=4), "nce": NCE(
 VARIANTS = {
     "plain": {},
     "decay": {"weight_decay": 0.05},
-    "dropout": {"dropout": 0.3, "input_dropout": 0.2, "weight_decay": 0.05},
+    "dropout": {
+        "dropout": 0.3, "input_dropout": 0.2, "word_dropout": 0.1, "clip": 0.5,
+        "weight_decay": 0.05,
+    },
     "average": {"average": 0.2, "weight_decay": 0.05, "output_dropout": 0.2},
-}
-SHAPES = {"plain": {}, "decay": {}, "dropout": {"direct": True}, "average": {"tied": True}}
+    "l1": {"l1": 0.002},
+}  # fmt: skip
+SHAPES = {"dropout": {"direct": True}, "average": {"tied": True}}
 COMMON = {"kernels": runs.kernels(), "quiet": True, "batch_size": 32, "epochs": 3, "seed": 5}
 
 
@@ -65,7 +69,10 @@ def test_a_resumed_run_is_the_run_that_was_never_stopped(
     options = COMMON | VARIANTS[variant] | {
         "loss": LOSSES[loss], "optimizer": rule, "valid": valid, "checkpoint_every": 7,
     }  # fmt: skip
-    whole = runs.network(corpus, **SHAPES[variant])
+    if loss == "softmax" and variant in ("decay", "l1"):
+        options["label_smoothing"] = 0.1
+    shape = SHAPES.get(variant, {})
+    whole = runs.network(corpus, **shape)
     history = fastnplm.train(whole, corpus, out=tmp_path / "whole", **options)
     expected = runs.contents(tmp_path / "whole")
     seed = zlib.crc32(f"{loss} {rule} {variant}".encode())
@@ -73,9 +80,9 @@ def test_a_resumed_run_is_the_run_that_was_never_stopped(
     for stop in range(request.config.getoption("stops")):
         out = tmp_path / f"stopped-{stop}"
         for after in generator.integers(1, history.updates // 2 + 2, size=2):
-            model = runs.network(corpus, **SHAPES[variant])
+            model = runs.network(corpus, **shape)
             interrupted(monkeypatch, model, corpus, int(after), out=out, resume=True, **options)
-        resumed = runs.network(corpus, **SHAPES[variant])
+        resumed = runs.network(corpus, **shape)
         again = fastnplm.train(resumed, corpus, out=out, resume=True, **options)
         assert same(whole, resumed), f"seed {seed}, stop {stop}"
         assert runs.without_clock(again.epochs) == runs.without_clock(history.epochs)
