@@ -1,9 +1,9 @@
 """Builds the compiled parts. None of them is required: a failure leaves them out and says so.
 
-``fastnplm.kernels.native`` is csrc/native.pyx over C kernels. Each file in ``KERNELS`` is compiled
-once for each instruction set the compiler knows, under names that end in the instruction set's
-(csrc/target.h); csrc/dispatch.c chooses among them when the kernels are first used. Nothing is
-compiled for the machine that builds.
+``fastnplm.kernels.native`` is csrc/native.pyx, with the .pxi files it includes, over C kernels.
+Each file in ``KERNELS`` is compiled once for each instruction set the compiler knows, under names
+that end in the instruction set's (csrc/target.h); csrc/dispatch.c chooses among them when the
+kernels are first used. Nothing is compiled for the machine that builds.
 
 ``FASTNPLM_REQUIRE_NATIVE=1`` makes a failure to build an error.
 """
@@ -189,7 +189,7 @@ def extension(name, *sources):
     depends = sorted(
         f"{SOURCES}/{entry}"
         for entry in os.listdir(SOURCES)
-        if entry.endswith((".c", ".h")) and entry not in ("native.c", "text.c")
+        if entry.endswith((".c", ".h", ".pxi")) and entry not in ("native.c", "text.c")
     )
     paths = [f"{SOURCES}/{source}" for source in sources]
     return Extension(name, paths, depends=depends, optional=True)

@@ -93,7 +93,7 @@ def test_kernels_know_arrays_alone():
 
 
 def test_compiled_kernels_have_never_heard_of_vocabularies():
-    for path in (ROOT / "csrc").glob("*.pyx"):
+    for path in (ROOT / "csrc").glob("*.p[yx][xi]"):
         known = re.findall(r"from \.+(\w+)|import fastnplm\.(\w+)", path.read_text("utf-8"))
         assert not {a or b for a, b in known} & {"vocabulary", "corpus", "model", "training"}
 
