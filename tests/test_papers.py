@@ -92,6 +92,15 @@ def test_a_finished_row_is_not_trained_again(made, data):
     again = run.run("MLP1", row, data, folder, seed=0, quiet=True)
     assert again["epochs"] == first["epochs"]
     assert again["perplexity"] == first["perplexity"]
+    # what it took is what both took
+    clock = json.loads((folder / "models" / "MLP1-seed0.clock.json").read_text())
+    assert first["cpu_seconds"] < again["cpu_seconds"] == clock["cpu_seconds"]
+    assert first["seconds"] < again["seconds"] == clock["seconds"]
+
+
+def test_a_schedule_can_be_changed_from_the_command_line():
+    row = rows.ROWS["brown-best"].changed({"schedule": {"name": "linear", "floor": 0.1}})
+    assert row.settings["schedule"] == fastnplm.Schedule("linear", floor=0.1)
 
 
 def test_runs_that_choose_settings_leave_the_test_part_alone(data, tmp_path, capsys):

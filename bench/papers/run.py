@@ -38,12 +38,11 @@ def run(name, row, data, output, seed=0, threads=None, test=True, quiet=False):
             for part in parts
         }
         model = fastnplm.NPLM(corpus.vocabulary, **row.size, seed=seed)
-        began, used = time.perf_counter(), _cpu_seconds()
-        history = fastnplm.train(
-            model, corpus, valid=held_out["valid"], seed=seed, threads=threads, quiet=quiet,
-            out=output / "models" / stem, checkpoint_every="5m", resume=True, **row.settings,
-        )  # fmt: skip
-        seconds, used = time.perf_counter() - began, _cpu_seconds() - used
+        with _Clock(output / "models" / f"{stem}.clock.json") as clock:
+            history = fastnplm.train(
+                model, corpus, valid=held_out["valid"], seed=seed, threads=threads, quiet=quiet,
+                out=output / "models" / stem, checkpoint_every="5m", resume=True, **row.settings,
+            )  # fmt: skip
         found = {
             "row": name,
             "seed": seed,
@@ -55,8 +54,7 @@ def run(name, row, data, output, seed=0, threads=None, test=True, quiet=False):
             "parameters": sum(value.size for value in model.parameters.values()),
             "machine": machine.describe(),
             "threads": fastnplm.threads.resolve(threads),
-            "seconds": seconds,
-            "cpu_seconds": used,
+            **clock.spent,
             "epochs": history.epochs,
             "best_epoch": history.best_epoch,
             "perplexity": evaluate(model, corpus, held_out),
@@ -110,6 +108,28 @@ def ensemble(names, corpus, data, output):
         }
     (output / f"{corpus}-ensemble.json").write_text(json.dumps(found, indent=1) + "\n")
     return found
+
+
+class _Clock:
+    """Wall and processor time of a with-block, added to what earlier tries left in a file.
+
+    So a row that was stopped and went on tells what it took in all.
+    """
+
+    def __init__(self, path):
+        self._path = path
+        self.spent = {"seconds": 0.0, "cpu_seconds": 0.0}
+
+    def __enter__(self):
+        if self._path.exists():
+            self.spent = json.loads(self._path.read_text())
+        self._began = {"seconds": time.perf_counter(), "cpu_seconds": _cpu_seconds()}
+        return self
+
+    def __exit__(self, *_):
+        now = {"seconds": time.perf_counter(), "cpu_seconds": _cpu_seconds()}
+        self.spent = {name: self.spent[name] + now[name] - self._began[name] for name in now}
+        self._path.write_text(json.dumps(self.spent) + "\n")
 
 
 def _plain(settings):
