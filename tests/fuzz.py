@@ -8,6 +8,7 @@ What fails is kept under tests/corpus/READER and tried again by test_fuzz.py. Pr
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import hashlib
 import json
@@ -30,6 +31,7 @@ VALUES = [
     "x", "\ud800", "a\0b", "../x", "/etc/passwd", "x" * 5000, [], {}, [[]], [None], {"": {}},
     [1, 2], ["F32"], {"x": 1}, "float64", "reference", [-1, 5], [0, 2**63], 1e308,
 ]  # fmt: skip
+BLOCK = 1000
 BYTES = [b"\0", b"\n", b"\t", b" ", b"\r", b"\xff", b"\xef\xbb\xbf", b"\\", b'"', b"{", b"[", b"_"]
 
 
@@ -121,13 +123,16 @@ def _json(data, chance):
 CHANGES = [_flip, _set, _cut, _double, _number, _word, _lines, _json, _json]
 
 
-def tried(name: str, path: Path, data: bytes, mend: bool) -> bool:
-    """Whether ``data`` was refused; keeps it, if it was not met with a result or an Error."""
+def tried(name: str, path: Path, data: bytes, mend: bool, limit: bool = True) -> bool:
+    """Whether ``data`` was refused; keeps it, if it was not met with a result or an Error.
+
+    limit : hold the reader to its memory; else the caller does
+    """
     path.write_bytes(data)
     if mend:
         READERS[name].mend(path)
     try:
-        with limited(2 * len(data) + (64 << 20)):
+        with limited(2 * len(data) + (64 << 20)) if limit else contextlib.nullcontext():
             return outcome(READERS[name], path)
     except BaseException:
         KEPT.joinpath(name).mkdir(parents=True, exist_ok=True)
@@ -148,13 +153,15 @@ def fuzz(
     path = READERS[name].build(folder)
     good = path.read_bytes()
     refused = 0
-    for number in range(executions):
-        if number % 1000 == 0:  # what a reader may have left or a mutation broken
-            path.write_bytes(good)
-            READERS[name].mend(path)
-            if watched:
-                faulthandler.dump_traceback_later(3600, exit=True)
-        refused += tried(name, path, mutate(good, chance), number % 2 == 0)
+    for first in range(0, executions, BLOCK):
+        path.write_bytes(good)  # what a reader may have left or a mutation broken
+        READERS[name].mend(path)
+        if watched:
+            faulthandler.dump_traceback_later(3600, exit=True)
+        with limited(64 << 20):  # of all of the block together; to ask each time takes its time
+            for number in range(first, min(first + BLOCK, executions)):
+                data = mutate(good, chance)
+                refused += tried(name, path, data, number % 2 == 0, limit=False)
     return {"executions": executions, "refused": refused}
 
 

@@ -71,12 +71,19 @@ def _model(path):
     return fastnplm.load(path.parent)
 
 
+MANIFESTS: dict[Path, str] = {}
+"""By file, the manifest that lists it, with places for the file's size and checksum."""
+
+
 def _remanifest(path):
     """The manifest as ``write_manifest`` would write it, without waiting for the disk."""
     data, manifest = path.read_bytes(), path.parent / MANIFEST
-    files = json.loads(manifest.read_text())["files"]
-    files[path.name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    manifest.write_text(render(files))
+    if path not in MANIFESTS:
+        files = json.loads(manifest.read_text())["files"]
+        files[path.name] = {"bytes": "SIZE", "sha256": "SUM"}
+        MANIFESTS[path] = render(files).replace('"SIZE"', "SIZE")
+    text = MANIFESTS[path].replace("SIZE", str(len(data)))
+    manifest.write_text(text.replace("SUM", hashlib.sha256(data).hexdigest()))
 
 
 def _resign(path):
