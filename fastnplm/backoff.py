@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastnplm.counts import check_ids, find_ids, first_words, ids_before, sentence_chunks
+from fastnplm.counts import Counts, check_ids, find_ids, first_words, ids_before, sentence_chunks
 from fastnplm.errors import IdError, ModelError
 
 __all__ = ["BackOff"]
@@ -43,6 +43,21 @@ class BackOff:
     log_probability: list[Floats]
     log_backoff: list[Floats]
     counts: list[Ints] | None = None
+
+    @classmethod
+    def of(
+        cls, counts: Counts, log_probability: list[Floats], log_backoff: list[Floats]
+    ) -> BackOff:
+        """The model of the n-grams that were counted."""
+        return cls(
+            counts.vocabulary_size,
+            counts.start_id,
+            counts.end_id,
+            counts.keys,
+            log_probability,
+            log_backoff,
+            counts.counts[:-1],
+        )
 
     @property
     def order(self) -> int:

@@ -34,6 +34,7 @@ __all__ = [
     "locked_folder",
     "new_folder",
     "put_in_place",
+    "read_config",
     "read_folder",
     "read_json",
     "recover",
@@ -261,6 +262,20 @@ def read_json(path: Path) -> dict:
     if not isinstance(found, dict):
         raise ModelError(f"{path}: holds a {type(found).__name__}; a JSON object was expected")
     return found
+
+
+def read_config(place: Path, format: int, kind: str, asked: str | None = None) -> dict:
+    """The config.json of a folder, which must be of this format and kind; raises ModelError.
+
+    asked : the file as the user knows it, for the message; None: ``place``
+    """
+    config = read_json(place)
+    if config.get("format") != format or config.get("kind") != kind:
+        raise ModelError(
+            f"{asked or place}: format {config.get('format')!r}, kind {config.get('kind')!r};"
+            f" this version reads format {format}, kind {kind!r}"
+        )
+    return config
 
 
 def file_bytes(path: Path) -> bytes:

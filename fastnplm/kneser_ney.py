@@ -54,15 +54,7 @@ def kneser_ney(counts: Counts) -> BackOff:
         with np.errstate(divide="ignore"):
             log_probability.append(np.log(probability))
         lower = probability
-    return BackOff(
-        counts.vocabulary_size,
-        counts.start_id,
-        counts.end_id,
-        counts.keys,
-        log_probability,
-        log_backoff,
-        counts.counts[:-1],
-    )
+    return BackOff.of(counts, log_probability, log_backoff)
 
 
 def adjusted_counts(

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fastnplm.corpus import Corpus, require_same_vocabulary
 from fastnplm.counts import sentence_chunks
 from fastnplm.errors import ModelError, SettingsError
-from fastnplm.folder import check_folder, find_folder, new_folder, read_json
+from fastnplm.folder import check_folder, find_folder, new_folder, read_config
 from fastnplm.language_model import LanguageModel
 from fastnplm.ngram import NGram
 
@@ -203,12 +203,7 @@ class Mixture(LanguageModel):
         found = find_folder(folder)
         check_folder(found, ("config.json",))
         place = found / "config.json"
-        config = read_json(place)
-        if config.get("format") != FORMAT or config.get("kind") != KIND:
-            raise ModelError(
-                f"{place}: format {config.get('format')!r}, kind {config.get('kind')!r}; "
-                f"expected format {FORMAT}, kind {KIND!r}"
-            )
+        config = read_config(place, FORMAT, KIND)
         size, counter = config.get("members"), config.get("counter")
         if not isinstance(size, int) or not isinstance(counter, int | None):
             raise ModelError(f"{place}: does not describe a mixture; it is damaged")

@@ -22,7 +22,7 @@ from fastnplm.arpa import read_arpa, write_arpa
 from fastnplm.backoff import BackOff
 from fastnplm.counts import count_ngrams
 from fastnplm.errors import ModelError, SettingsError
-from fastnplm.folder import check_folder, find_folder, new_folder, read_json
+from fastnplm.folder import check_folder, find_folder, new_folder, read_config
 from fastnplm.kneser_ney import kneser_ney
 from fastnplm.language_model import LanguageModel
 from fastnplm.smoothing import add_one, katz
@@ -147,12 +147,7 @@ class NGram(LanguageModel):
         found = find_folder(folder)
         check_folder(found, ("config.json", "ngrams.safetensors", "vocabulary.tsv"))
         place = found / "config.json"
-        config = read_json(place)
-        if config.get("format") != FORMAT or config.get("kind") != KIND:
-            raise ModelError(
-                f"{place}: format {config.get('format')!r}, kind {config.get('kind')!r}; "
-                f"expected format {FORMAT}, kind {KIND!r}"
-            )
+        config = read_config(place, FORMAT, KIND)
         vocabulary = Vocabulary.load(found / "vocabulary.tsv")
         if vocabulary.fingerprint != config.get("vocabulary_fingerprint"):
             raise ModelError(f"{folder}: vocabulary.tsv is not the one config.json belongs to")

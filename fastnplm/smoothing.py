@@ -47,7 +47,7 @@ def add_one(counts: Counts) -> BackOff:
         if k == 1:
             probability[counts.start_id] = 0.0
         log_probability.append(logarithm(probability))
-    return model(counts, log_probability, log_backoff)
+    return BackOff.of(counts, log_probability, log_backoff)
 
 
 def katz(counts: Counts) -> BackOff:
@@ -85,7 +85,7 @@ def katz(counts: Counts) -> BackOff:
         log_backoff.append(np.log(weight))
         log_probability.append(np.log(probability))
         lower = probability
-    return model(counts, log_probability, log_backoff)
+    return BackOff.of(counts, log_probability, log_backoff)
 
 
 def discounted(
@@ -125,15 +125,3 @@ def good_turing(often: NDArray[np.int64]) -> Floats:
 def logarithm(probability: Floats) -> Floats:
     with np.errstate(divide="ignore"):  # <s> has probability zero
         return np.log(probability)
-
-
-def model(counts: Counts, log_probability: list[Floats], log_backoff: list[Floats]) -> BackOff:
-    return BackOff(
-        counts.vocabulary_size,
-        counts.start_id,
-        counts.end_id,
-        counts.keys,
-        log_probability,
-        log_backoff,
-        counts.counts[:-1],
-    )

@@ -48,12 +48,8 @@ def load(folder, network_class):
 
 def _load(asked, folder, network_class):
     folders.check_folder(folder, FILES)
-    config = folders.read_json(folder / "config.json")
-    if config.get("format") != FORMAT or config.get("kind") != KIND:
-        raise ModelError(
-            f"{asked}/config.json: format {config.get('format')!r}, kind {config.get('kind')!r};"
-            f" this version reads format {FORMAT}, kind {KIND!r}"
-        )
+    asked_config = f"{asked}/config.json"
+    config = folders.read_config(folder / "config.json", FORMAT, KIND, asked_config)
     vocabulary = Vocabulary.load(folder / "vocabulary.tsv")
     if vocabulary.fingerprint != config.get("vocabulary_fingerprint"):
         raise ModelError(f"{asked}: vocabulary.tsv is not the one that config.json belongs to")

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sparse import sparse_corpus
 
 from fastnplm.batches import Epoch, epoch_of
 from fastnplm.corpus import Corpus, require_same_vocabulary
 from fastnplm.errors import CorpusError, Error, TextError, VocabularyError
-from fastnplm.header import Header, Report
+from fastnplm.header import Header
 from fastnplm.text import TextSettings, read_sentences
 from fastnplm.vocabulary import Vocabulary
 
@@ -182,15 +183,7 @@ def test_fc_12_another_vocabulary_is_refused(c, tmp_path):
 def test_fc_18_more_than_2_to_the_32_tokens(tmp_path):
     length = 4_294_967_310
     folder = tmp_path / "corpus"
-    Corpus.prepare(["a b c d e f g h"], out=folder, min_count=1).close()
-    header = Header.read(folder)
-    header.tokens = length
-    header.report = Report(words=length - 1, sentences=1)
-    (folder / "corpus.json").write_bytes(header.render())
-    with open(folder / "tokens.bin", "wb") as stream:
-        stream.truncate(2 * length)
-        stream.seek(2 * (length - 10))
-        stream.write(np.arange(1, 11, dtype="<u2").tobytes())
+    sparse_corpus(folder, length)
     with Corpus.open(folder) as corpus:
         assert len(corpus) == len(corpus.tokens) == length
         assert corpus.tokens[-10:].tolist() == list(range(1, 11))

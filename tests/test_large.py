@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import subjects
+from sparse import sparse_corpus
 
 import fastnplm
 from fastnplm.batches import Epoch
-from fastnplm.header import Header, Report
 
 ROOT = str(Path(__file__).parents[1])
 F = np.float32
@@ -82,15 +82,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
 def far(tmp_path_factory):
     """A corpus of 4,294,967,310 tokens: a sparse file of zeros, the last ten of them 1 to 10."""
     folder = tmp_path_factory.mktemp("far") / "corpus"
-    fastnplm.Corpus.prepare(["a b c d e f g h"], out=folder, min_count=1).close()
-    header = Header.read(folder)
-    header.tokens = length = 2**32 + 14
-    header.report = Report(words=length - 1, sentences=1)
-    (folder / "corpus.json").write_bytes(header.render())
-    with open(folder / "tokens.bin", "wb") as stream:
-        stream.truncate(2 * length)
-        stream.seek(2 * (length - 10))
-        stream.write(np.arange(1, 11, dtype="<u2").tobytes())
+    sparse_corpus(folder, 2**32 + 14)
     with fastnplm.Corpus.open(folder) as corpus:
         yield corpus
 
