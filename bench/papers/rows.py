@@ -27,6 +27,7 @@ class Row:
     """One line of a table.
 
     corpus : key of CORPORA; size : what NPLM takes; settings : what ``train`` takes
+    first : settings of a run before, whose best model the run begins with (or None)
     published, published_mixture : test perplexity in the paper (or None); source : which paper
     """
 
@@ -36,6 +37,7 @@ class Row:
     published: float | None = None
     published_mixture: float | None = None
     source: str = ""
+    first: dict | None = None
 
     def changed(self, changes):
         """This row with some of its sizes or settings changed: ``{"dim": 50}``."""
@@ -95,19 +97,56 @@ ROWS = {
     "brown-best": Row(
         "brown",
         {"context": 8, "dim": 150, "hidden": 300, "tied": True},
-        _MODERN | {"epochs": 4, "dropout": 0.35, "input_dropout": 0.2},
+        _MODERN
+        | {
+            "weight_decay": 0.1,
+            "output_dropout": 0.1,
+            "epochs": 6,
+            "average": 0.15,
+            "schedule": fastnplm.Schedule("cosine", floor=0.1),
+        },
     ),
     "ptb-best": Row(
         "ptb",
-        {"context": 8, "dim": 150, "hidden": 300, "tied": True},
-        _MODERN | {"epochs": 6},
+        {"context": 5, "dim": 150, "hidden": 300, "tied": True},
+        _MODERN
+        | {
+            "lr": 7e-4,
+            "weight_decay": 0.1,
+            "dropout": 0.35,
+            "input_dropout": 0.2,
+            "output_dropout": 0.1,
+            "epochs": 3,
+            "average": 0.2,
+            "schedule": fastnplm.Schedule("cosine", warmup=0.05, floor=0.05),
+        },
         140.2,
         116.7,
         "Mikolov 2012 (thesis): feed-forward network, and mixed with Kneser-Ney",
+        first={
+            "optimizer": "momentum",
+            "lr": 0.2,
+            "weight_decay": 5e-4,
+            "batch_size": 128,
+            "dropout": 0.0,
+            "input_dropout": 0.0,
+            "epochs": 3,
+            "average": 0.3,
+            "schedule": "constant",
+            "precision": "bf16",
+        },
     ),
     "pku-best": Row(
         "pku",
         {"context": 6, "dim": 150, "hidden": 300, "tied": True},
-        _MODERN | {"epochs": 2, "dropout": 0.25, "input_dropout": 0.15},
+        _MODERN
+        | {
+            "weight_decay": 0.1,
+            "word_dropout": 0.05,
+            "output_dropout": 0.2,
+            "epochs": 12,
+            "average": 0.1,
+            "schedule": fastnplm.Schedule("cosine", floor=0.05),
+        },
     ),
 }
