@@ -177,13 +177,16 @@ def _another_kind(value, chance):
     kinds = ["f", "d", "i", "q", "H", "B", "Q", "I", "b", "?", "e", "F", "g", "O", "M8[s]", "S4",
              ">f4", ">i4", "V4", [("a", "f4")]]  # fmt: skip
     kind = chance.choice(kinds)
-    if kind in ("F", "O", "M8[s]", "S4", "V4") or value.dtype.kind not in "fiu":
-        return np.zeros(value.shape, dtype=kind)
     try:
-        with np.errstate(all="ignore"):
-            return value.astype(kind)
+        if kind not in ("F", "O", "M8[s]", "S4", "V4") and value.dtype.kind in "fiu":
+            with np.errstate(all="ignore"):
+                return value.astype(kind)
     except (TypeError, ValueError):
+        pass
+    try:
         return np.zeros(value.shape, dtype=kind)
+    except ValueError:  # empty, but of a shape that would be too large in wider elements
+        return np.zeros(0, dtype=kind)
 
 
 def _another_layout(value, chance):
