@@ -64,7 +64,10 @@ def table(found):
     for run in found:
         spent, tokens, last = run["curve"][-1]
         reached = seconds_to([(s, p) for s, _, p in run["curve"]], target)
-        sooner = f"{reached:.0f} s, {seconds / reached:.0f} times sooner" if reached else "never"
+        sooner = f"{reached:.0f} s" if reached else "never"
+        if reached and run is not softmax:
+            bound = " or less" if run["curve"][0][2] <= target else ""  # it was there before
+            sooner += f"{bound}, {seconds / reached:.0f} times sooner"
         name = run["loss"]
         if run["negatives"]:
             name += f", K={run['negatives']} shared by {run['shared']}"
