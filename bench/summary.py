@@ -5,7 +5,6 @@ import statistics
 
 from .criteria import ratio
 
-BLOCK = re.compile(r"(<!-- benchmarks -->\n).*?(<!-- end -->)", re.DOTALL)
 COLUMNS = (
     ("S", "softmax", 1), ("M", "softmax", 1), ("L", "softmax", 1), ("ns-50k", "ns", 1),
     ("ns-200k", "ns", 1), ("M", "softmax", 2), ("ns-50k", "ns", 2),
@@ -21,10 +20,16 @@ ROWS = {
 
 
 def fill(text, found, command):
-    """README's text with the block of figures made anew from the suite's JSON."""
-    if not BLOCK.search(text):
-        raise ValueError("README has no <!-- benchmarks --> block")
-    return BLOCK.sub(lambda match: match[1] + lines(found, command) + match[2], text)
+    """README's text with the block of speeds made anew from the suite's JSON."""
+    return fill_block(text, "benchmarks", lines(found, command))
+
+
+def fill_block(text, name, made):
+    """``text`` with what stands between ``<!-- name -->`` and ``<!-- end -->`` replaced."""
+    block = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+    if not block.search(text):
+        raise ValueError(f"README has no <!-- {name} --> block")
+    return block.sub(lambda match: match[1] + made + match[2], text)
 
 
 def lines(found, command):

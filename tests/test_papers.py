@@ -16,6 +16,7 @@ from fastnplm import plan
 # The suite is run from a checkout and never installed; last, so that it hides no installed module.
 sys.path.append(str(Path(__file__).parents[1]))
 
+from bench import summary
 from bench.papers import __main__ as command
 from bench.papers import ablation, report, rows, run
 
@@ -161,6 +162,23 @@ def test_the_report_shows_each_row_beside_the_paper(made, tmp_path):
     assert f"trigram: {ratio:.2f}; in the paper 268/323 = 0.83" in text
     report.draw(results, tmp_path / "curves.svg")
     assert "</svg>" in (tmp_path / "curves.svg").read_text()
+
+
+def test_the_best_rows_go_into_readme(made):
+    results, _ = made
+    best = dict(results[0], row="ptb-best", corpus="ptb", seed=0)
+    text = report.summary([best, dict(best, seed=1)])
+    figures = best["perplexity"]
+    line = next(line for line in text.splitlines() if line.startswith("| PTB"))
+    assert (
+        f"| {figures['network']['test']:.2f} | {figures['mixture context']['test']:.2f} |" in line
+    )
+    assert text.count("| PTB") == 1
+    page = "before\n<!-- papers -->\nold\n<!-- end -->\nafter\n"
+    filled = summary.fill_block(page, "papers", text)
+    assert filled == f"before\n<!-- papers -->\n{text}<!-- end -->\nafter\n"
+    with pytest.raises(ValueError, match="no <!-- papers --> block"):
+        summary.fill_block("nothing", "papers", text)
 
 
 def test_the_ablation_changes_one_thing_a_run(data, tmp_path):

@@ -22,6 +22,7 @@ def main(argv=None):
     """Run the command ``argv``; returns 0."""
     # Else NumPy's BLAS starts a second pool of threads beside the kernels' own.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from .. import summary
     from . import ablation, report, rows, run
 
     parser = argparse.ArgumentParser(
@@ -39,10 +40,16 @@ def main(argv=None):
     parser.add_argument("--as", dest="name", help="another name for the JSON")
     parser.add_argument("--valid-only", action="store_true", help="leave the test part alone")
     parser.add_argument("--curves", type=Path, help="report: draw the learning curves here")
+    parser.add_argument("--readme", type=Path, help="report: put its summary into this file")
     given = parser.parse_args(argv)
     if given.row == "report":
         found = report.read(given.output)
         print(report.markdown(found), end="")
+        if given.readme:
+            filled = summary.fill_block(
+                given.readme.read_text("utf-8"), "papers", report.summary(found)
+            )
+            given.readme.write_text(filled, "utf-8")
         if given.curves:
             report.draw(found, given.curves)
         return 0

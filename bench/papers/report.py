@@ -5,6 +5,13 @@ from pathlib import Path
 
 from . import rows
 
+# How README names a corpus, and what others printed for feed-forward networks on the same text.
+TITLES = {
+    "brown": ("Brown", "–"),
+    "ptb": ("PTB", "140.2, with Kneser-Ney 116.7 (Mikolov 2012)"),
+    "pku": ("People's Daily, January 1998", "–"),
+}
+
 
 def read(folder):
     """What the rows wrote into a folder, by name."""
@@ -31,6 +38,26 @@ def markdown(found):
         text += [_line(record) for record in lines]
         text += ["", *_ratio(lines)]
     return "\n".join(text) + "\n"
+
+
+def summary(found):
+    """A few lines for README: the best row of each corpus beside KenLM and what is published."""
+    text = [
+        "| test perplexity | KenLM, 5-gram | network | with our Kneser-Ney | published |",
+        "| --- | ---: | ---: | ---: | --- |",
+    ]
+    for corpus, (title, published) in TITLES.items():
+        record = next(
+            (r for r in found if r["row"] == f"{corpus}-best" and not r.get("seed")), None
+        )
+        if record:
+            best, size = record["perplexity"], record["vocabulary"]
+            text.append(
+                f"| {title}, V = {size:,} | {rows.KENLM[corpus][5][1]:.2f}"
+                f" | {best['network']['test']:.2f} | {best['mixture context']['test']:.2f}"
+                f" | {published} |"
+            )
+    return "\n".join(text) + "\n\nMade by `python -m bench.papers report --readme README.md`.\n"
 
 
 def _test(record):
