@@ -386,12 +386,15 @@ static int take_whole(reader *r, const char *word, size_t length) {
     return take_word(r, word, length, key, hash_of(key, length));
 }
 
+static int is_reserved(const char *word, size_t length) {
+    return (length == 3 && memcmp(word, "<s>", 3) == 0) ||
+           (length == 4 && memcmp(word, "</s>", 4) == 0) ||
+           (length == 5 && memcmp(word, "<unk>", 5) == 0);
+}
+
 static int take_characters(reader *r, const char *word, size_t length) {
     /* A reserved word that stands by itself is not spelled out. */
-    if (word[0] == '<' && (length == 3 || length == 4 || length == 5) &&
-        (memcmp(word, "<s>", length) == 0 || memcmp(word, "</s>", length) == 0 ||
-         memcmp(word, "<unk>", length) == 0))
-        return take_whole(r, word, length);
+    if (is_reserved(word, length)) return take_whole(r, word, length);
     const char *stop = word + length;
     while (word < stop) {
         unsigned char c = (unsigned char)*word;

@@ -62,6 +62,14 @@ def test_compiled_and_pure_agree(first, second, reserved, characters):
     assert ours.spell(order) == theirs.spell(order)
 
 
+@pytest.mark.parametrize("module", MODULES)
+def test_only_whole_reserved_words_are_not_spelled_out(module):
+    table = module.Lexicon(reserved="map", characters=True)
+    table.encode(b"<s> </s <un <unk <s <abc> <unk> </s>\n")
+    words = table.spell(np.arange(len(table), dtype=np.int32))
+    assert sorted(words) == sorted({"<unk>", "<s>", "</s>", *"</sunkabc>"})
+
+
 @needs_compiled
 @given(texts, st.sampled_from([None, 0]))
 def test_fixed_tables_agree(data, unknown):
