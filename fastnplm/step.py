@@ -54,7 +54,7 @@ class Step:
     buffer_mib : room for the B x V scores; beyond it they are computed twice
     dropout : share of the hidden units dropped; input_dropout : of the embeddings' elements;
     word_dropout : of the context words, replaced by the unknown word
-    output_dropout : of the units of the projection below a tied output layer, if there is one
+    output_dropout : of the units of the projection below a tied output layer; refused without one
     clip : largest norm of an example's gradient below the output layer, or None
     label_smoothing : share of the targets' probability spread over all words
     generator : numpy Generator of the noise words, the dropout masks and the smoothed targets

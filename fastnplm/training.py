@@ -196,9 +196,7 @@ class _Run:
         factor = self._factor(step.state.updates)
         self.whole = False
         step.finish()
-        self.whole = self.average is None  # else the mean is about to take the weights' place
-        if self.average is not None:
-            self.average.exchange()
+        self.whole = True
         mean = self.loss_sum / self.tokens
         record = {
             "epoch": self.epoch + 1,
@@ -212,12 +210,13 @@ class _Run:
             record["train_perplexity"] = math.exp(min(mean, 700.0))
         seconds, began = self.seconds, time.perf_counter()
         if self.valid is not None:
-            self._require_finite(factor)
-            with interrupts.at_once():  # nothing changes here, and it may take long
-                report = evaluation.evaluate(
-                    network, self.valid, threads=step.threads, kernels=step.kernels.NAME,
-                    details=False,
-                )  # fmt: skip
+            with self._mean():
+                self._require_finite(factor)
+                with interrupts.at_once():  # nothing changes here, and it may take long
+                    report = evaluation.evaluate(
+                        network, self.valid, threads=step.threads, kernels=step.kernels.NAME,
+                        details=False,
+                    )  # fmt: skip
             record["valid_perplexity"] = report.perplexity
         improved = self.valid is None or record["valid_perplexity"] < self.best
         record["best"] = improved
@@ -230,21 +229,34 @@ class _Run:
         self.history.updates = step.state.updates
         self.batch, self.tokens, self.loss_sum, self.seconds = 0, 0, 0.0, 0.0
         if improved:
-            self._keep_best(record, factor)
+            with self._mean():
+                self._keep_best(record, factor)
         else:
             self.waited += 1
-        if self.average is not None:
-            self.average.exchange()
-        if not improved and self.schedule.name == "plateau":
-            self.halvings += 1
-            self._read_best()
-            if self.average is not None:
-                self.average.begin_again()
+            if self.schedule.name == "plateau":
+                self.halvings += 1
+                self._read_best()
+                if self.average is not None:
+                    self.average.begin_again()
         self.whole = True
         self._write_history()
         self.progress.line(_line(record, network.loss.label))
         if self.every_batches or self.every_seconds:
             self._checkpoint()
+
+    @contextlib.contextmanager
+    def _mean(self):
+        """The mean of the weights in their place, where one is kept; they are put back after."""
+        if self.average is None:
+            yield
+            return
+        whole, self.whole = self.whole, False
+        self.average.exchange()
+        try:
+            yield
+        finally:
+            self.average.exchange()
+            self.whole = whole
 
     def _keep_best(self, record, factor):
         self.best = record.get("valid_perplexity", math.inf)

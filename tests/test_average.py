@@ -141,6 +141,38 @@ def test_training_itself_goes_on_from_the_weights_not_from_the_mean(texts):
     assert perplexities != lines[0]
 
 
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_an_interrupt_while_the_mean_is_judged_loses_nothing(texts, tmp_path, monkeypatch, epoch):
+    corpus, held_out = texts
+    settings = {"valid": held_out, "average": 0.4, "epochs": 3, "schedule": "constant", **COMMON}
+    kept = {"out": tmp_path / "stopped", "checkpoint_every": 10**6, "resume": True}
+    whole = runs.network(corpus)
+    expected = fastnplm.train(whole, corpus, out=tmp_path / "whole", **settings)
+    evaluate, calls = fastnplm.evaluation.evaluate, []
+
+    def interrupted(*arguments, **named):
+        calls.append(1)
+        if len(calls) == epoch:
+            raise KeyboardInterrupt
+        return evaluate(*arguments, **named)
+
+    monkeypatch.setattr(fastnplm.evaluation, "evaluate", interrupted)
+    stopped, plain = runs.network(corpus), runs.network(corpus)
+    with pytest.raises(KeyboardInterrupt):
+        fastnplm.train(stopped, corpus, **settings, **kept)
+    monkeypatch.undo()
+    assert list((tmp_path / "stopped" / "checkpoints").iterdir())
+    # the model is left at its last batch, not at the mean
+    fastnplm.train(plain, corpus, **settings | {"average": None, "valid": None, "epochs": epoch})
+    for name, value in plain.parameters.items():
+        assert (stopped.parameters[name] == value).all(), name
+    resumed = runs.network(corpus)
+    found = fastnplm.train(resumed, corpus, **settings, **kept)
+    assert found.perplexities == expected.perplexities
+    for name, value in whole.parameters.items():
+        assert (resumed.parameters[name] == value).all(), name
+
+
 def test_plateau_goes_on_from_the_best_mean(texts):
     corpus, held_out = texts
     history = fastnplm.train(
