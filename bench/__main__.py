@@ -55,12 +55,10 @@ class _Suite:
             found += self._measure(names, workload)
         one = workloads.SIZES["ns-50k"]
         found += self._measure(("native",), dataclasses.replace(one, shared=32))
-        found += self._measure(("native",), one, threads=2)
         if not self.quick:
             large = workloads.SIZES["ns-200k"]
             exact = dataclasses.replace(large, name="softmax-200k", loss="softmax")
             found += self._measure(("native",), exact, count=3)
-            found += self._measure(("native",), large, threads=2)
             found += self._measure(("native",), dataclasses.replace(large, shared=32))
         return found
 
@@ -68,7 +66,8 @@ class _Suite:
         from . import scaling, workloads
 
         found = []
-        for size in ("S",) if self.quick else ("S", "M", "L"):
+        sizes = ("S", "ns-50k") if self.quick else ("S", "M", "L", "ns-50k", "ns-200k")
+        for size in sizes:
             results = scaling.thread_gain(workloads.SIZES[size], self.count, self.lock, tell)
             found += [result.record() for result in results]
         return found

@@ -114,11 +114,11 @@ def others(sections):
             found.append((what, needed, None, gain))
     sampled = sections.get("sampled", [])
 
-    def speed(size, threads=1, loss="ns", shared=1):
+    def speed(size, loss="ns"):
         for record in sampled:
             w = record["workload"]
-            named = (w["name"], w["loss"], w["shared"], record["contender"], record["threads"])
-            if named == (size, loss, shared, FLOAT32, threads) and record["seconds"]:
+            named = (w["name"], w["loss"], w["shared"], record["contender"])
+            if named == (size, loss, 1, FLOAT32) and record["seconds"]:
                 return record["tokens_per_second"]
         return None
 
@@ -127,8 +127,9 @@ def others(sections):
 
     growth = against(speed("ns-2M"), speed("ns-50k"))
     found.append(("ns: speed at V = 2M against 50k", SAMPLED_GROWTH, None, growth))
-    two = against(speed("ns-50k", threads=2), speed("ns-50k"))
-    found.append(("ns, V = 50k: two threads against one", SAMPLED_THREADS, None, two))
+    one, two = (_of_threads(sections.get("threads", []), "ns-50k", FLOAT32, n) for n in (1, 2))
+    gain = ratio(two, one)[1] if one and two else None
+    found.append(("ns, V = 50k: two threads against one", SAMPLED_THREADS, None, gain))
     exact = against(speed("ns-200k"), speed("softmax-200k", loss="softmax"))
     found.append(("ns against the exact softmax, V = 200k", SAMPLED_SOFTMAX, None, exact))
     rules = {r["workload"]["optimizer"]: r for r in sections.get("optimizers", []) if r["seconds"]}
@@ -167,15 +168,20 @@ def _of_preparing(found):
     return goals
 
 
+def _of_threads(results, size, contender, threads):
+    """The record of one contender in the section ``threads``, or None."""
+    for record in results:
+        named = (record["workload"]["name"], record["contender"], record["threads"])
+        if named == (size, contender, threads) and record["seconds"]:
+            return record
+    return None
+
+
 def _thread_gain(results, size, subject):
     """Two threads' gain of ``subject`` over the probe's in the same round, the median."""
-    chosen = {
-        (record["contender"], record["threads"]): record["seconds"]
-        for record in results
-        if record["workload"]["name"] == size and record["seconds"]
-    }
     wanted = [(name, threads) for name in (subject, "probe") for threads in (1, 2)]
-    if any(key not in chosen for key in wanted):
+    records = [_of_threads(results, size, *which) for which in wanted]
+    if not all(records):
         return None
-    series = zip(*(chosen[key] for key in wanted), strict=True)
+    series = zip(*(record["seconds"] for record in records), strict=True)
     return rounds.quartiles([(one / two) / (p1 / p2) for one, two, p1, p2 in series])[1]

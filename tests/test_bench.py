@@ -212,6 +212,16 @@ def test_goal_is_for_noise_of_its_own():
     assert goal.measured([own, peer, shared]) == (3.0, 3.0, 3.0)
 
 
+def test_two_threads_are_compared_with_one_in_the_same_rounds():
+    one, two = fake("native", [2.0, 6.0, 2.0], "ns-50k"), fake("native", [1.0] * 3, "ns-50k", 2)
+    other = fake("native", [9.0] * 3, "ns-200k")
+    found = criteria.others({"sampled": [other], "threads": [other, one, two]})
+    measured = {what: value for what, _, _, value in found}
+    assert measured["ns, V = 50k: two threads against one"] == 2.0
+    found = criteria.others({"threads": [other, one]})
+    assert {value for *_, value in found} == {None}
+
+
 def test_a_bound_is_the_products_at_the_peak():
     goal = criteria.Goal("S", "native", "torch", 1.8)
     results = [fake("native", [1.0]), fake("torch", [3.0])]
