@@ -113,7 +113,7 @@ def of_run(network, plan, corpus, valid=None):
     """
     made = not isinstance(network, Outline)
     require_projection(network, plan.output_dropout)
-    parameters = _bytes(network.parameters) if network.direct else _bytes(network.trainable)
+    parameters = _bytes(network.parameters if network.scores_inputs else network.trainable)
     slots = plan.optimizer.slots * _bytes(network.trainable)
     averaged = _bytes(network.trainable) if plan.average else 0
     held = resident()
@@ -158,7 +158,7 @@ def _step(network, plan, batch):
             batch, network.context, network.dim, network.hidden, plan.precision, plan.threads
         )
     if network.direct:
-        total += 2 * batch * network.features * item
+        total += 2 * batch * (network.hidden + width) * item
     if network.tied:
         total += network.embedding.nbytes + network.output_bias.nbytes
     return total + _output(network, plan, batch, module) + _decays(network, plan)

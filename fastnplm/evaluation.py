@@ -133,11 +133,13 @@ class Scorer:
             )
         features = hidden
         for name in network.upper_layers():
+            if name == "projection" and network.direct:
+                features = np.concatenate([features, inputs], axis=1)
             weight, bias = (network.parameters[f"{name}_{part}"] for part in ("weight", "bias"))
             above = np.empty((batch, len(weight)), network.dtype)
             self.kernels.layer_forward(features, weight, bias, above, threads=self.threads)
             features = features + above if name == "second" else above
-        return np.concatenate([features, inputs], axis=1) if network.direct else features
+        return np.concatenate([features, inputs], axis=1) if network.scores_inputs else features
 
     def block(self, tokens, low):
         """(features, targets) of the positions low .. low + BLOCK of the stream."""

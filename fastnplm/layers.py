@@ -4,7 +4,9 @@ first        tanh(hidden_weight @ x + hidden_bias), x the concatenated embedding
 second       h + tanh(second_weight @ h + second_bias), if the model has one (a residual
              connection: He et al. 2016)
 projection   tanh(projection_weight @ h + projection_bias), if the output layer is the
-             embedding itself and M differs from H
+             embedding itself and M differs from H; with direct connections it reads
+             concat(h, x): a low-rank form of theirs, as in a log-bilinear model (Mnih and
+             Hinton 2007), in which x reaches the scores through M units
 """
 
 import numpy as np
@@ -107,20 +109,20 @@ def require_projection(network, output_share):
     if output_share and "projection_weight" not in network.parameters:
         raise SettingsError(
             "output_dropout drops units of the projection, which only a tied model has whose dim"
-            " and hidden differ; pass dropout"
+            " and hidden differ or which is direct; pass dropout"
         )
 
 
 def stack(network, batch_size, kernels, threads, share, output_share=0.0):
-    """The layers of a network, lowest first; none if it has direct connections alone.
+    """The layers of a network, lowest first; none if it has direct connections to scores alone.
 
     share : of the units of the hidden layers dropped; output_share : of the projection's.
     Raises SettingsError if the latter is not 0 and there is no projection.
     """
     require_projection(network, output_share)
-    if not network.hidden:
-        return []
-    layers = [Layer(network, "hidden", batch_size, kernels, threads, share=share)]
+    layers = []
+    if network.hidden:
+        layers.append(Layer(network, "hidden", batch_size, kernels, threads, share=share))
     if network.layers == 2:
         layers.append(
             Layer(network, "second", batch_size, kernels, threads, residual=True, share=share)

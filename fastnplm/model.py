@@ -71,10 +71,11 @@ class Network:
     context : N, how many words before the predicted one are read, at least 1
     dim : M, width of an embedding row
     hidden : H, units of the tanh layer; 0, for direct connections alone, leaves it out
-    direct : bool, adds the direct connections from the embeddings to the scores
+    direct : bool, adds the direct connections from the embeddings to the scores; of a tied model,
+        to the projection (V x M in rank instead of V x N*M in number)
     layers : 1, or 2 for a second tanh layer with a residual connection (``layers.py``)
     tied : bool, the embedding is the output weight too (Press and Wolf 2017); where M differs
-        from H a tanh layer of M units stands between. Not together with ``direct``
+        from H, or with ``direct``, a tanh layer of M units stands between, the projection
     dtype : "float32" or "float64" (through the reference kernels)
     output_bias : "unigram" (log of the words' shares in the training text) or "zeros"
     seed : of the initial values; None leaves them 0, for a caller who fills them in
@@ -108,8 +109,6 @@ class Network:
             raise SettingsError(f"seed is {seed!r}; expected a whole number of at least 0, or None")
         if layers not in (1, 2):
             raise SettingsError(f"layers is {layers!r}; expected 1 or 2")
-        if direct and tied:
-            raise SettingsError("direct connections and tied embeddings exclude each other")
         if np.dtype(dtype).name not in ("float32", "float64"):
             raise SettingsError(f"dtype is {dtype!r}; expected float32 or float64")
         if output_bias not in ("unigram", "zeros"):
@@ -125,8 +124,9 @@ class Network:
             self._add_layer("hidden", self.hidden, inputs)
         if self.layers == 2:
             self._add_layer("second", self.hidden, self.hidden)
-        if self.tied and self.dim != self.hidden:
-            self._add_layer("projection", self.dim, self.hidden)
+        if self.tied and (self.direct or self.dim != self.hidden):
+            below = self.hidden + (inputs if self.direct else 0)
+            self._add_layer("projection", self.dim, below)
         # Direct connections are more columns of the output layer, over concat(hidden, x): one
         # array, so that one kernel updates both.
         if self.tied:
@@ -136,7 +136,7 @@ class Network:
             if self.hidden:
                 self._parameters["output_weight"] = self.output[:, : self.hidden]
         self._parameters["output_bias"] = self._zeros(size)
-        if self.direct:
+        if self.scores_inputs:
             self._parameters["direct_weight"] = self.output[:, self.hidden :]
         if seed is not None:
             self._initialise(seed)
@@ -173,6 +173,11 @@ class Network:
         if self.tied:
             return self.dim
         return self.hidden + (self.context * self.dim if self.direct else 0)
+
+    @property
+    def scores_inputs(self):
+        """Whether the direct connections reach the scores, beside the hidden layer: not if tied."""
+        return self.direct and not self.tied
 
     @property
     def parameters(self):
@@ -250,11 +255,13 @@ class Network:
             preactivation += self.hidden_bias
         features, upper = hidden, []
         for name in self.upper_layers():
+            if name == "projection" and self.direct:
+                features = np.concatenate([features, inputs], axis=1)
             tanh = features @ self._parameters[f"{name}_weight"].T
             kernel.bias_tanh(self._parameters[f"{name}_bias"], tanh)
             upper.append((features, tanh))
             features = features + tanh if name == "second" else tanh
-        if self.direct:
+        if self.scores_inputs:
             features = np.concatenate([features, inputs], axis=1)
         scores = features @ self.output.T + self.output_bias
         return Activations(contexts, inputs, preactivation, hidden, upper, features, scores)
@@ -276,14 +283,17 @@ class Network:
         grads = {"output_bias": grad_scores.sum(axis=0)}
         grad_output = grad_scores.T @ activations.features
         grad_features = grad_scores @ self.output
-        grad_direct = grad_features[:, self.hidden :] if self.direct else 0
-        grad_hidden = grad_features[:, : self.hidden] if self.direct else grad_features
+        grad_hidden, grad_direct = grad_features, 0
+        if self.scores_inputs:
+            grad_hidden, grad_direct = np.split(grad_features, [self.hidden], axis=1)
         for name, (below, tanh) in zip(
             reversed(self.upper_layers()), reversed(activations.upper), strict=True
         ):
             passed_by = grad_hidden if name == "second" else 0
             grad_hidden = self._layer_backward(kernel, name, below, tanh, grad_hidden, grads)
             grad_hidden = grad_hidden + passed_by
+            if name == "projection" and self.direct:
+                grad_hidden, grad_direct = np.split(grad_hidden, [self.hidden], axis=1)
         inputs, hidden = activations.inputs, activations.hidden
         grad_inputs = np.zeros_like(inputs) + grad_direct
         if self.hidden:
@@ -299,7 +309,7 @@ class Network:
         else:
             if self.hidden:
                 grads["output_weight"] = grad_output[:, : self.hidden]
-            if self.direct:
+            if self.scores_inputs:
                 grads["direct_weight"] = grad_output[:, self.hidden :]
         return Gradients(found, ids, rows, grads, grad_hidden, grad_inputs)
 

@@ -130,12 +130,19 @@ class Step:
                 threads=self.threads,
             )  # fmt: skip
             self._scratch = arrays.zeros(size, np.uint8)
-        if network.direct:
-            self._features = arrays.zeros((batch_size, network.features), dtype)
-            self._grad_features = arrays.zeros((batch_size, network.features), dtype)
+        # Direct connections join the vectors to the hidden units: for the scores, or if tied for
+        # the projection (which reads the vectors alone where there are no hidden units).
+        self._joined = self._grad_joined = self._joins = None
+        if network.scores_inputs or (network.direct and network.hidden):
+            self._joined, self._grad_joined = (
+                arrays.zeros((batch_size, network.hidden + width), dtype) for _ in range(2)
+            )
+        if network.scores_inputs:
+            self._features, self._grad_features = self._joined, self._grad_joined
         else:
             self._features = self._layers[-1].outputs
             self._grad_features = self._layers[-1].grad
+            self._joins = self._layers[-1] if self._joined is not None else None
         if network.tied:
             self._tied_grad = arrays.zeros((1, *network.embedding.shape), dtype)
             self._bias_grad = np.zeros((1, len(network.output_bias)), dtype)
@@ -229,11 +236,20 @@ class Step:
             )  # fmt: skip
             layers[0].finish_forward(None, batch, self.generator)
         for below, layer in itertools.pairwise(layers):
-            layer.forward(below.outputs[:batch], self.generator)
-        if network.direct:
-            if layers:
-                self._features[:batch, : network.hidden] = layers[-1].outputs[:batch]
-            self._features[:batch, network.hidden :] = self._inputs[:batch]
+            joined = layer is self._joins
+            layer.forward(
+                self._join(below, batch) if joined else below.outputs[:batch], self.generator
+            )
+        if network.scores_inputs:
+            self._join(layers[-1] if layers else None, batch)
+
+    def _join(self, below, batch):
+        """The outputs of the layer ``below`` (or None) and the vectors, side by side."""
+        joined, hidden = self._joined[:batch], self.network.hidden
+        if below is not None:
+            joined[:, :hidden] = below.outputs[:batch]
+        joined[:, hidden:] = self._inputs[:batch]
+        return joined
 
     def _output_step(self, targets, share, hyper, batch):
         network, slots = self.network, self.state.slots
@@ -289,10 +305,14 @@ class Step:
         network, kernels, threads = self.network, self.kernels, self.threads
         rule, slots = self.optimizer.rule, self.state.slots
         layers = self._layers
-        if network.direct and layers:
-            layers[-1].grad[:batch] = self._grad_features[:batch, : network.hidden]
+        if network.scores_inputs and layers:
+            layers[-1].grad[:batch] = self._grad_joined[:batch, : network.hidden]
         for layer, below in zip(layers[:0:-1], layers[-2::-1], strict=True):
-            layer.backward(below.outputs[:batch], below.grad[:batch])
+            if layer is self._joins:
+                layer.backward(self._joined[:batch], self._grad_joined[:batch])
+                below.grad[:batch] = self._grad_joined[:batch, : network.hidden]
+            else:
+                layer.backward(below.outputs[:batch], below.grad[:batch])
         if not self._forms_inputs:
             first = layers[0]
             kernels.words_backward(
@@ -306,8 +326,8 @@ class Step:
             layers[0].backward(self._inputs[:batch], grad_inputs)
         else:
             grad_inputs[:] = 0
-        if network.direct:
-            grad_inputs += self._grad_features[:batch, network.hidden :]
+        if self._joined is not None:
+            grad_inputs += self._grad_joined[:batch, network.hidden :]
         self._input_mask.apply(kernels, grad_inputs, threads)
         if not network.tied:
             kernels.scatter_update(

@@ -132,7 +132,7 @@ def _check_sizes(config, vocabulary_size, path, asked):
     if config.get("layers", 1) != 1:
         floats += sizes["hidden"] ** 2
     if config.get("direct"):
-        floats += vocabulary_size * inputs
+        floats += (sizes["dim"] if config.get("tied") else vocabulary_size) * inputs
     if not config.get("tied"):
         floats += vocabulary_size * sizes["hidden"]
     if floats * np.dtype(config["dtype"]).itemsize > path.stat().st_size:

@@ -40,7 +40,9 @@ def _closed_form(seen, share):
 
 
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.99])
-@pytest.mark.parametrize("shape", [{}, {"direct": True}, {"tied": True}])
+@pytest.mark.parametrize(
+    "shape", [{}, {"direct": True}, {"tied": True}, {"tied": True, "direct": True}]
+)
 def test_the_mean_is_the_integral_over_the_time_each_weight_was_held(share, shape):
     network = _network(**shape)
     mean = Average(network, share, batch_size=4000, batches=37)

@@ -28,6 +28,9 @@ SHAPES = {
     "direct, second layer": {"direct": True, "layers": 2},
     "tied": {"tied": True},
     "tied, M = H": {"tied": True, "hidden": 4, "layers": 2},
+    "tied, direct": {"tied": True, "direct": True},
+    "tied, direct, M = H, second layer": {"tied": True, "direct": True, "hidden": 4, "layers": 2},
+    "tied, direct alone": {"tied": True, "direct": True, "hidden": 0},
 }
 
 

@@ -17,6 +17,9 @@ SHAPES = [
     {"direct": True, "layers": 2},
     {"tied": True},
     {"tied": True, "layers": 2, "dim": 4},
+    {"tied": True, "direct": True},
+    {"tied": True, "direct": True, "layers": 2, "dim": 4},
+    {"tied": True, "direct": True, "hidden": 0},
 ]
 
 
@@ -39,6 +42,31 @@ def test_the_equations(direct):
             score = score + network.direct_weight @ x
         assert found.hidden[row] == pytest.approx(hidden, rel=1e-12)
         assert found.scores[row] == pytest.approx(score, rel=1e-12)
+
+
+def test_direct_connections_of_a_tied_model_go_through_the_projection():
+    network = _network(direct=True, tied=True)
+    assert network.projection_weight.shape == (2, 4 + 3 * 2)
+    found = network.forward([[3, 4, 5]])
+    x = np.concatenate([network.embedding[word] for word in (3, 4, 5)])
+    hidden = np.tanh(network.hidden_weight @ x + network.hidden_bias)
+    below = np.concatenate([hidden, x])
+    projection = np.tanh(network.projection_weight @ below + network.projection_bias)
+    expected = network.embedding @ projection + network.output_bias
+    assert found.scores[0] == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_a_saved_model_gives_the_probabilities_of_its_equations(shape, tmp_path):
+    network = _network(**shape)
+    scores = network.forward([[1, 1, 3], [1, 3, 6]]).scores
+    expected = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+    network.save(tmp_path / "model")
+    loaded = NPLM.load(tmp_path / "model")
+    for model in (network, loaded):
+        for row, words in zip(expected, (["a"], ["a", "d"]), strict=True):
+            assert np.log(model.distribution(words)) == pytest.approx(row, rel=1e-9)
+            assert model.log_probability(words, "b") == pytest.approx(row[4], rel=1e-9)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

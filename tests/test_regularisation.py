@@ -18,6 +18,8 @@ SHAPES = {
     "second layer": {"layers": 2},
     "tied": {"tied": True},
     "tied, M = H": {"tied": True, "hidden": 4},
+    "tied, direct": {"tied": True, "direct": True},
+    "tied, direct alone": {"tied": True, "direct": True, "hidden": 0},
 }
 
 
