@@ -70,6 +70,7 @@ cdef extern from "kernels.h" nogil:
         const float *bias
         float *values
         ptrdiff_t batch, width, hidden
+        int linear
         int threads
 
     struct layer_backward_t "layer_backward":
@@ -81,6 +82,7 @@ cdef extern from "kernels.h" nogil:
         float *grad_bias
         float *grad_inputs
         ptrdiff_t batch, width, hidden
+        int linear
         int threads
 
     enum precision_t "precision":

@@ -66,7 +66,8 @@ int FASTNPLM_NAME(layer_forward)(const struct layer_forward *call) {
         .packed = packed,
         .out = call->values,
         .out_row = call->hidden,
-        .tanh_bias = call->bias,
+        .bias = call->bias,
+        .linear = call->linear,
     };
     int threads = threads_for(call->batch * call->hidden * call->width / 8, call->threads);
 #pragma omp parallel num_threads(threads) if (threads > 1)
@@ -91,7 +92,7 @@ int FASTNPLM_NAME(layer_backward)(const struct layer_backward *call) {
     if (!packed)
         return -1;
     struct tanh_backward tanh_call = {
-        .values = call->values,
+        .values = call->linear ? NULL : call->values,
         .grad_bias = call->grad_bias,
         .grad_hidden = call->grad_hidden,
         .batch = batch,

@@ -53,7 +53,7 @@ def dropout(mask, scale, values, threads=1):
         k.dropout(&call)
 
 
-def layer_forward(inputs, weight, bias, hidden, threads=1):
+def layer_forward(inputs, weight, bias, hidden, bint linear=False, threads=1):
     """``hidden = tanh(inputs @ weight.T + bias)``: see ``reference.layer_forward``."""
     cdef const kernels *k = chosen()
     cdef Arrays arrays = Arrays.__new__(Arrays)
@@ -68,6 +68,7 @@ def layer_forward(inputs, weight, bias, hidden, threads=1):
     call.bias = <const float *> arrays.take("bias", bias, FLOAT, 1, call.hidden).buf
     call.values = <float *> arrays.take(
         "hidden", hidden, FLOAT, 2, call.batch, call.hidden, -1, True).buf
+    call.linear = linear
     call.threads = checked_threads(threads)
     arrays.apart()
     cdef int result
@@ -77,7 +78,8 @@ def layer_forward(inputs, weight, bias, hidden, threads=1):
 
 
 def layer_backward(
-    inputs, hidden, weight, grad_hidden, grad_weight, grad_bias, grad_inputs, threads=1
+    inputs, hidden, weight, grad_hidden, grad_weight, grad_bias, grad_inputs, bint linear=False,
+    threads=1,
 ):
     """The gradients of ``layer_forward``: see ``reference.layer_backward``."""
     cdef const kernels *k = chosen()
@@ -100,6 +102,7 @@ def layer_backward(
         "grad_bias", grad_bias, FLOAT, 1, call.hidden, -1, -1, True).buf
     call.grad_inputs = <float *> arrays.take(
         "grad_inputs", grad_inputs, FLOAT, 2, call.batch, call.width, -1, True).buf
+    call.linear = linear
     call.threads = checked_threads(threads)
     arrays.apart()
     cdef int result

@@ -87,6 +87,7 @@ struct layer_forward {
     const float *bias; /* (hidden) */
     float *values; /* (batch, hidden) */
     ptrdiff_t batch, width, hidden;
+    int linear; /* no tanh */
     int threads;
 };
 
@@ -99,6 +100,7 @@ struct layer_backward {
     float *grad_bias; /* (hidden) */
     float *grad_inputs; /* (batch, width) */
     ptrdiff_t batch, width, hidden;
+    int linear; /* no tanh */
     int threads;
 };
 

@@ -78,7 +78,7 @@ INLINE void multiply(const struct product *p, const int pairs, const enum side s
 }
 
 /* Put a tile's sums (rows of vectors * LANES) into out: at its edge, on top of the sums of earlier
- * k, or through the bias and tanh. */
+ * k, or through the bias and, unless the product is linear, tanh. */
 static void finish(const struct product *p, int rows, int vectors, ptrdiff_t row, ptrdiff_t column,
                    int adds, const float *bias, const float *sums) {
     for (int r = 0; r < rows; r++) {
@@ -90,13 +90,17 @@ static void finish(const struct product *p, int rows, int vectors, ptrdiff_t row
                 if (adds)
                     value += vector_load(out + j);
                 if (bias)
-                    value = vector_tanh(value + vector_load(bias + j));
+                    value += vector_load(bias + j);
+                if (bias && !p->linear)
+                    value = vector_tanh(value);
                 vector_store(out + j, value);
             } else {
                 if (adds)
                     value += vector_load_first(out + j, left);
                 if (bias)
-                    value = vector_tanh(value + vector_load_first(bias + j, left));
+                    value += vector_load_first(bias + j, left);
+                if (bias && !p->linear)
+                    value = vector_tanh(value);
                 vector_store_first(out + j, value, left);
             }
         }
@@ -110,7 +114,7 @@ INLINE void tile(const struct product *p, const int pairs, const enum side side,
     const float *a = p->a + row * p->a_row + from * p->a_depth;
     const float *b = p->packed + column * p->depth + from * vectors * LANES;
     multiply(p, pairs, side, rows, vectors, a, b, to - from, sums);
-    const float *bias = to == p->depth ? p->tanh_bias : NULL;
+    const float *bias = to == p->depth ? p->bias : NULL;
     float *out = p->out + row * p->out_row + column;
     ptrdiff_t step = p->out_row;
     float apart[SCORE_ROWS * 2 * LANES];

@@ -23,7 +23,8 @@ struct product {
     const float *packed;
     float *out;
     ptrdiff_t out_row;
-    const float *tanh_bias; /* NULL, or: out = tanh(product + tanh_bias[j]) */
+    const float *bias; /* NULL, or: out = tanh(product + bias[j]) */
+    int linear; /* the bias is added, but no tanh taken */
     int pairs; /* a and packed hold pairs of bfloat16 (bf16.h), depth counts pairs */
 };
 

@@ -16,17 +16,21 @@ INLINE void tanh_backward_run(const struct tanh_backward *call, ptrdiff_t run, f
     ptrdiff_t end = (run + 1) * RUN < call->batch ? (run + 1) * RUN : call->batch;
     memset(sums, 0, (size_t)width * sizeof(float));
     for (ptrdiff_t b = run * RUN; b < end; b++) {
-        const float *value = call->values + b * width;
+        const float *value = call->values ? call->values + b * width : NULL;
         float *grad = call->grad_hidden + b * width;
         ptrdiff_t h = 0;
         for (; h + LANES <= width; h += LANES) {
-            vector v = vector_load(value + h);
-            vector g = vector_load(grad + h) * (1.0f - v * v);
-            vector_store(grad + h, g);
+            vector g = vector_load(grad + h);
+            if (value) {
+                vector v = vector_load(value + h);
+                g *= 1.0f - v * v;
+                vector_store(grad + h, g);
+            }
             vector_store(sums + h, vector_load(sums + h) + g);
         }
         for (; h < width; h++) {
-            grad[h] *= 1.0f - value[h] * value[h];
+            if (value)
+                grad[h] *= 1.0f - value[h] * value[h];
             sums[h] += grad[h];
         }
     }

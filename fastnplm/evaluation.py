@@ -133,11 +133,14 @@ class Scorer:
             )
         features = hidden
         for name in network.upper_layers():
-            if name == "projection" and network.direct:
+            joined = name == "projection" and network.direct
+            if joined:
                 features = np.concatenate([features, inputs], axis=1)
             weight, bias = (network.parameters[f"{name}_{part}"] for part in ("weight", "bias"))
             above = np.empty((batch, len(weight)), network.dtype)
-            self.kernels.layer_forward(features, weight, bias, above, threads=self.threads)
+            self.kernels.layer_forward(
+                features, weight, bias, above, linear=joined, threads=self.threads
+            )
             features = features + above if name == "second" else above
         return np.concatenate([features, inputs], axis=1) if network.scores_inputs else features
 

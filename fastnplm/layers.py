@@ -4,9 +4,9 @@ first        tanh(hidden_weight @ x + hidden_bias), x the concatenated embedding
 second       h + tanh(second_weight @ h + second_bias), if the model has one (a residual
              connection: He et al. 2016)
 projection   tanh(projection_weight @ h + projection_bias), if the output layer is the
-             embedding itself and M differs from H; with direct connections it reads
-             concat(h, x): a low-rank form of theirs, as in a log-bilinear model (Mnih and
-             Hinton 2007), in which x reaches the scores through M units
+             embedding itself and M differs from H; with direct connections
+             projection_weight @ concat(h, x) + projection_bias: a low-rank form of theirs, in
+             which x reaches the scores as in a log-bilinear model (Mnih and Hinton 2007)
 """
 
 import numpy as np
@@ -39,20 +39,22 @@ class Mask:
 
 
 class Layer:
-    """One tanh layer with its buffers: inputs below, ``outputs`` above, gradients back.
+    """One layer with its buffers: inputs below, ``outputs`` above, gradients back.
 
     name : of its parameters (``NAME_weight``, ``NAME_bias``); residual : the inputs are added to
-    tanh's result; share : of the outputs dropped.
+    tanh's result; linear : no tanh is taken; share : of the outputs dropped.
     """
 
-    def __init__(self, network, name, batch_size, kernels, threads, residual=False, share=0.0):
+    def __init__(
+        self, network, name, batch_size, kernels, threads, residual=False, linear=False, share=0.0
+    ):
         self.names = (f"{name}_weight", f"{name}_bias")
         self.weight, self.bias = (network.parameters[full] for full in self.names)
         self.grad_weight, self.grad_bias = (
             arrays.zeros(value.shape, value.dtype) for value in (self.weight, self.bias)
         )
         self.mask = Mask(share)
-        self.residual = residual
+        self.residual, self.linear = residual, linear
         self._kernels, self._threads = kernels, threads
         units = len(self.weight)
         self.tanh = arrays.zeros((batch_size, units), network.dtype)
@@ -64,7 +66,9 @@ class Layer:
     def forward(self, inputs, generator):
         """Fill ``outputs`` from ``inputs`` (B, D)."""
         tanh = self.tanh[: len(inputs)]
-        self._kernels.layer_forward(inputs, self.weight, self.bias, tanh, threads=self._threads)
+        self._kernels.layer_forward(
+            inputs, self.weight, self.bias, tanh, self.linear, threads=self._threads
+        )
         self.finish_forward(inputs, len(inputs), generator)
 
     def finish_forward(self, inputs, batch, generator):
@@ -90,7 +94,7 @@ class Layer:
         passed_by = grad.copy() if self.residual else None
         self._kernels.layer_backward(
             inputs, self.tanh[:batch], self.weight, grad, self.grad_weight, self.grad_bias,
-            grad_inputs, threads=self._threads,
+            grad_inputs, self.linear, threads=self._threads,
         )  # fmt: skip
         if passed_by is not None:
             grad_inputs += passed_by
@@ -129,6 +133,9 @@ def stack(network, batch_size, kernels, threads, share, output_share=0.0):
         )
     if "projection_weight" in network.parameters:
         layers.append(
-            Layer(network, "projection", batch_size, kernels, threads, share=output_share)
-        )
+            Layer(
+                network, "projection", batch_size, kernels, threads, linear=network.direct,
+                share=output_share,
+            )
+        )  # fmt: skip
     return layers

@@ -25,7 +25,7 @@ _ROWS = 1 << 14  # rows drawn at a time, so that no second table is ever allocat
 class Activations:
     """What ``forward`` computed, each (B, its width): the argument ``backward`` needs.
 
-    upper : (inputs, tanh) of each layer above the first; features : the layer below the scores.
+    upper : (inputs, outputs) of each layer above the first; features : the layer below the scores.
     """
 
     contexts: np.ndarray
@@ -75,7 +75,8 @@ class Network:
         to the projection (V x M in rank instead of V x N*M in number)
     layers : 1, or 2 for a second tanh layer with a residual connection (``layers.py``)
     tied : bool, the embedding is the output weight too (Press and Wolf 2017); where M differs
-        from H, or with ``direct``, a tanh layer of M units stands between, the projection
+        from H, or with ``direct``, a layer of M units stands between, the projection: tanh's,
+        with ``direct`` linear
     dtype : "float32" or "float64" (through the reference kernels)
     output_bias : "unigram" (log of the words' shares in the training text) or "zeros"
     seed : of the initial values; None leaves them 0, for a caller who fills them in
@@ -255,12 +256,16 @@ class Network:
             preactivation += self.hidden_bias
         features, upper = hidden, []
         for name in self.upper_layers():
-            if name == "projection" and self.direct:
+            joined = name == "projection" and self.direct
+            if joined:
                 features = np.concatenate([features, inputs], axis=1)
-            tanh = features @ self._parameters[f"{name}_weight"].T
-            kernel.bias_tanh(self._parameters[f"{name}_bias"], tanh)
-            upper.append((features, tanh))
-            features = features + tanh if name == "second" else tanh
+            above = features @ self._parameters[f"{name}_weight"].T
+            if joined:
+                above += self._parameters[f"{name}_bias"]
+            else:
+                kernel.bias_tanh(self._parameters[f"{name}_bias"], above)
+            upper.append((features, above))
+            features = features + above if name == "second" else above
         if self.scores_inputs:
             features = np.concatenate([features, inputs], axis=1)
         scores = features @ self.output.T + self.output_bias
@@ -286,11 +291,11 @@ class Network:
         grad_hidden, grad_direct = grad_features, 0
         if self.scores_inputs:
             grad_hidden, grad_direct = np.split(grad_features, [self.hidden], axis=1)
-        for name, (below, tanh) in zip(
+        for name, (below, above) in zip(
             reversed(self.upper_layers()), reversed(activations.upper), strict=True
         ):
             passed_by = grad_hidden if name == "second" else 0
-            grad_hidden = self._layer_backward(kernel, name, below, tanh, grad_hidden, grads)
+            grad_hidden = self._layer_backward(kernel, name, below, above, grad_hidden, grads)
             grad_hidden = grad_hidden + passed_by
             if name == "projection" and self.direct:
                 grad_hidden, grad_direct = np.split(grad_hidden, [self.hidden], axis=1)
@@ -317,12 +322,15 @@ class Network:
         """Names of the layers above the first, lowest first."""
         return [n for n in ("second", "projection") if f"{n}_weight" in self._parameters]
 
-    def _layer_backward(self, kernel, name, below, tanh, grad, grads):
-        """Back through one tanh layer: its gradients into ``grads``; that of its inputs back."""
+    def _layer_backward(self, kernel, name, below, above, grad, grads):
+        """Back through one layer: its gradients into ``grads``; that of its inputs back."""
         grad = np.ascontiguousarray(grad).copy()
         weight = self._parameters[f"{name}_weight"]
-        grads[f"{name}_bias"] = np.empty(len(weight), dtype=self.dtype)
-        kernel.tanh_backward(tanh, grads[f"{name}_bias"], grad)
+        if name == "projection" and self.direct:
+            grads[f"{name}_bias"] = grad.sum(axis=0)
+        else:
+            grads[f"{name}_bias"] = np.empty(len(weight), dtype=self.dtype)
+            kernel.tanh_backward(above, grads[f"{name}_bias"], grad)
         grads[f"{name}_weight"] = grad.T @ below
         return grad @ weight
 

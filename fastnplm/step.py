@@ -293,7 +293,8 @@ class Step:
         """Limit each example's gradient to the norm ``clip`` (before its weight in the mean).
 
         The output layer needs no clipping: an example's gradient of it is at most sqrt(2) times
-        the norm of its features, which tanh bounds. So the fused step stays one step.
+        the norm of its features, which tanh bounds (or, above a linear projection, the weights
+        do). So the fused step stays one step.
         """
         norms = np.sqrt(np.einsum("bf,bf->b", grads, grads, dtype=np.float64))
         limit = self._clip * share

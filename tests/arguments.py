@@ -126,6 +126,7 @@ def good(kernel: str, chance: random.Random) -> dict[str, object]:
         arguments |= {"rule": rule, "hyper": np.array([0.01, 0.001, 1e-6, 0.9, 0.99, 1.1])}
     scalars = {
         "start_id": 1, "end_id": 2, "scale": 1.25, "skip_target": chance.random() < 0.5,
+        "linear": chance.random() < 0.5,
         "precision": chance.choice(("float32", "float32", "bf16")),
         "threads": chance.choice((1, 1, 1, 2, 3, 7)), "block": chance.choice((1, 2, 8, 64)),
     }  # fmt: skip

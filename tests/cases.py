@@ -191,7 +191,9 @@ def _layer_cases():
         }
         inputs = floats(rng, batch, context * dim)
         shape = {"hidden": (None, (batch, width))}
-        yield Case("layer_forward", label, {"inputs": inputs, **layer}, {}, shape)
+        for form, linear in (("", {}), (" linear", {"linear": True})):
+            given = {"inputs": inputs, **layer, **linear}
+            yield Case("layer_forward", label + form, given, {}, shape)
         words = {"contexts": contexts, "embedding": embedding, **layer}
         yield Case("words_forward", label, words, {}, shape)
         hidden = np.tanh(floats(rng, batch, width))
@@ -201,13 +203,14 @@ def _layer_cases():
             "grad_bias": (None, (width,)),
         }
         back = {"hidden": hidden, "weight": layer["weight"]}
-        yield Case(
-            "layer_backward",
-            label,
-            {"inputs": inputs, **back},
-            grad_hidden,
-            {**written, "grad_inputs": (None, (batch, context * dim))},
-        )
+        for form, linear in (("", {}), (" linear", {"linear": True})):
+            yield Case(
+                "layer_backward",
+                label + form,
+                {"inputs": inputs, **back, **linear},
+                grad_hidden,
+                {**written, "grad_inputs": (None, (batch, context * dim))},
+            )
         for rule in RULES if batch == 65 else ("sgd", "adam"):
             yield Case(
                 "words_backward",

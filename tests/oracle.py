@@ -176,15 +176,18 @@ def dropout(mask, scale, values):
     return {"values": (out, np.abs(out))}
 
 
-def layer_forward(inputs, weight, bias):
-    """tanh(d + H x) (Bengio et al. 2003, equation 1)."""
+def layer_forward(inputs, weight, bias, linear=False):
+    """tanh(d + H x) (Bengio et al. 2003, equation 1); linear: d + H x."""
     scores, terms = _product(inputs.tolist(), weight.tolist(), bias.tolist())
-    return {"hidden": _tanh(scores, terms, (len(inputs), len(weight)))}
+    shape = len(inputs), len(weight)
+    if linear:
+        return {"hidden": (_array(scores, shape), _array(terms, shape))}
+    return {"hidden": _tanh(scores, terms, shape)}
 
 
-def layer_backward(inputs, hidden, weight, grad_hidden):
+def layer_backward(inputs, hidden, weight, grad_hidden, linear=False):
     """The gradients of layer_forward (Bengio et al. 2003, section 3.2, backward phase)."""
-    out = tanh_backward(hidden, grad_hidden)
+    out = tanh_backward(np.zeros_like(hidden) if linear else hidden, grad_hidden)
     grads = tuple(array.tolist() for array in out["grad_hidden"])
     out["grad_weight"] = _outer_sums(grads, inputs.tolist(), weight.shape)
     out["grad_inputs"] = _mix_rows(grads, weight.tolist(), inputs.shape)

@@ -128,22 +128,30 @@ def dropout(mask, scale, values, threads=1):
     loops().dropout(mask.reshape(-1), np.float32(scale), values.reshape(-1))
 
 
-def layer_forward(inputs, weight, bias, hidden, threads=1):
+def layer_forward(inputs, weight, bias, hidden, linear=False, threads=1):
     """As ``reference.layer_forward``."""
     checks.layer_forward(FLOAT, inputs, weight, bias, hidden)
     with SILENT():
         np.matmul(inputs, weight.T, out=hidden)
-    loops().bias_tanh(bias, hidden)
+        if linear:
+            hidden += bias
+    if not linear:
+        loops().bias_tanh(bias, hidden)
 
 
 def layer_backward(
-    inputs, hidden, weight, grad_hidden, grad_weight, grad_bias, grad_inputs, threads=1
-):
+    inputs, hidden, weight, grad_hidden, grad_weight, grad_bias, grad_inputs, linear=False,
+    threads=1,
+):  # fmt: skip
     """As ``reference.layer_backward``."""
     checks.layer_backward(
         FLOAT, inputs, hidden, weight, grad_hidden, grad_weight, grad_bias, grad_inputs
     )
-    loops().tanh_backward(hidden, grad_bias, grad_hidden)
+    if linear:
+        with SILENT():
+            grad_hidden.sum(axis=0, out=grad_bias)
+    else:
+        loops().tanh_backward(hidden, grad_bias, grad_hidden)
     with SILENT():
         np.matmul(grad_hidden.T, inputs, out=grad_weight)
         np.matmul(grad_hidden, weight, out=grad_inputs)

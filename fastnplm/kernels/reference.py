@@ -171,29 +171,38 @@ def dropout(mask, scale, values, threads=1):
     values[mask == 0] = 0
 
 
-def layer_forward(inputs, weight, bias, hidden, threads=1):
-    """``hidden = tanh(inputs @ weight.T + bias)``.
+def layer_forward(inputs, weight, bias, hidden, linear=False, threads=1):
+    """``hidden = tanh(inputs @ weight.T + bias)``, without tanh if ``linear``.
 
     inputs : (B, D); weight : (H, D); bias : (H,); hidden : (B, H), written.
     """
     checks.layer_forward(_FLOATS, inputs, weight, bias, hidden)
     with _SILENT():
         np.matmul(inputs, weight.T, out=hidden)
-    bias_tanh(bias, hidden)
+        if linear:
+            hidden += bias
+    if not linear:
+        bias_tanh(bias, hidden)
 
 
 def layer_backward(
-    inputs, hidden, weight, grad_hidden, grad_weight, grad_bias, grad_inputs, threads=1
-):
+    inputs, hidden, weight, grad_hidden, grad_weight, grad_bias, grad_inputs, linear=False,
+    threads=1,
+):  # fmt: skip
     """The gradients of ``layer_forward``.
 
-    grad_hidden : (B, H), changed into the gradient of tanh's argument;
+    grad_hidden : (B, H), changed into the gradient of tanh's argument (if ``linear`` left alone,
+    and ``hidden`` is not read);
     grad_weight : (H, D), grad_bias : (H,), grad_inputs : (B, D), written.
     """
     checks.layer_backward(
         _FLOATS, inputs, hidden, weight, grad_hidden, grad_weight, grad_bias, grad_inputs
     )
-    tanh_backward(hidden, grad_bias, grad_hidden)
+    if linear:
+        with _SILENT():
+            grad_hidden.sum(axis=0, out=grad_bias)
+    else:
+        tanh_backward(hidden, grad_bias, grad_hidden)
     with _SILENT():
         np.matmul(grad_hidden.T, inputs, out=grad_weight)
         np.matmul(grad_hidden, weight, out=grad_inputs)
