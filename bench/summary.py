@@ -36,13 +36,13 @@ def lines(found, command):
     """A table of tokens a second, with how many times as fast fastnplm is in the same rounds."""
     from .report import table
 
-    results = found["sections"].get("steps", []) + found["sections"].get("sampled", [])
     by = {}
-    for record in results:
-        w = record["workload"]
-        if record["seconds"] and w["shared"] == 1:
-            key = (w["name"], w["loss"], record["threads"])
-            by.setdefault(key, {})[record["contender"]] = record
+    for section in ("steps", "sampled", "threads"):  # a sampled step on two threads is in the last
+        for record in found["sections"].get(section, []):
+            w = record["workload"]
+            if record["seconds"] and w["shared"] == 1:
+                key = (w["name"], w["loss"], record["threads"])
+                by.setdefault(key, {}).setdefault(record["contender"], record)
     columns = [key for key in COLUMNS if key in by]
     rows = []
     for label, names in ROWS.items():

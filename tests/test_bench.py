@@ -232,6 +232,16 @@ def test_a_bound_is_the_products_at_the_peak():
     assert criteria.Goal("ns-50k", "native", "torch", 1).most(sampled, {"float32_flops": 1}) is None
 
 
+def test_a_sampled_step_on_two_threads_is_shown_from_the_section_of_threads():
+    one, two = fake("native", [2.0], "ns-50k"), fake("native", [1.0], "ns-50k", 2)
+    again = fake("native", [4.0], "ns-50k")
+    for record in (one, two, again):
+        record["workload"] = record["workload"] | {"loss": "ns"}
+    shown = summary.lines({"sections": {"sampled": [one], "threads": [again, two]}}, "command")
+    assert "| tokens a second | ns-50k | ns-50k, 2 threads |" in shown
+    assert "| fastnplm | 512 | 1,024 |" in shown
+
+
 def test_a_readme_without_a_place_for_figures_is_refused():
     with pytest.raises(ValueError, match="no <!-- benchmarks --> block"):
         summary.fill("# README", {"sections": {}}, "command")
