@@ -9,7 +9,7 @@ changes nothing: BLAS has its own, and a second pool beside them costs more than
 import numpy as np
 
 from . import checks, contract
-from .jitted_call import FLOAT, SILENT, loops, pieces, pieces_bytes, step_of, two_slots
+from .jitted_call import FLOAT, loops, pieces, pieces_bytes, step_of, two_slots
 from .jitted_sampled import draw_noise, negative_step, negative_step_scratch
 from .jitted_softmax import (
     softmax_cross_entropy,
@@ -18,6 +18,7 @@ from .jitted_softmax import (
     softmax_step_scratch,
     softmax_top_k,
 )
+from .reference_arithmetic import SILENT
 
 __all__ = [
     "bias_tanh",

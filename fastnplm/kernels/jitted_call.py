@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 FLOAT = (np.float32,)
-SILENT = functools.partial(np.errstate, all="ignore")  # as in reference
 LINE = 64  # bytes; each piece of scratch begins on a line
 _RULES = ("sgd", "momentum", "adagrad", "rmsprop", "adam")  # the order of the loops' constants
 

@@ -7,7 +7,8 @@ across lanes, and so that all three products read rows as they lie.
 import numpy as np
 
 from . import checks
-from .jitted_call import FLOAT, SILENT, loops, pieces, pieces_bytes, step_of, two_slots
+from .jitted_call import FLOAT, loops, pieces, pieces_bytes, step_of, two_slots
+from .reference_arithmetic import SILENT
 
 TILE_BYTES = 1 << 20  # of scores: what a core's second-level cache holds
 PANEL = 64  # examples that softmax_forward takes together, whatever the batch
