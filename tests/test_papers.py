@@ -48,8 +48,7 @@ def made(data, tmp_path_factory):
 @pytest.mark.parametrize("name", rows.ROWS)
 def test_every_row_can_be_trained(name):
     row = rows.ROWS[name]
-    for settings in (row.first or {}, row.settings):
-        plan.check(valid="valid.txt", **settings)
+    plan.check(valid="valid.txt", **row.settings)
     words = fastnplm.Vocabulary.from_words(["<unk>", "<s>", "</s>", "a"], counts=[1, 0, 2, 3])
     assert fastnplm.NPLM(words, **row.size).context == row.size["context"]
     assert row.corpus in rows.CORPORA
@@ -98,27 +97,6 @@ def test_a_finished_row_is_not_trained_again(made, data):
     clock = json.loads((folder / "models" / "MLP1-seed0.clock.json").read_text())
     assert first["cpu_seconds"] < again["cpu_seconds"] == clock["cpu_seconds"]
     assert first["seconds"] < again["seconds"] == clock["seconds"]
-
-
-def test_a_first_phase_is_where_the_second_begins(data, tmp_path):
-    small = {"dim": 4, "hidden": 5, "epochs": 2, "precision": "float32", "batch_size": 32}
-    second = rows.ROWS["MLP1"].changed(small)
-    both = dataclasses.replace(second, first=second.settings | {"optimizer": "adam", "lr": 0.01})
-    for _ in range(2):  # the second time everything is there already
-        found = run.run("both", both, data, tmp_path, quiet=True)
-        assert [record["epoch"] for record in found["epochs"]] == [1, 2, 3, 4]
-        assert found["first"]["optimizer"] == "adam"
-        assert found["best_epoch"] > 2
-        curve = [record["valid_perplexity"] for record in found["epochs"]]
-        assert found["perplexity"]["network"]["valid"] == pytest.approx(min(curve[2:]), rel=1e-6)
-    first = fastnplm.load(tmp_path / "models" / "both-seed0-first")
-    files, _ = rows.texts("brown", data)
-    with (
-        fastnplm.Corpus.prepare(files["train"], min_count=1) as corpus,
-        fastnplm.Corpus.prepare(files["valid"], vocabulary=corpus.vocabulary) as valid,
-    ):
-        history = fastnplm.train(first, corpus, valid=valid, seed=0, quiet=True, **second.settings)
-    assert history.perplexities == curve[2:]
 
 
 def test_a_schedule_can_be_changed_from_the_command_line():

@@ -27,7 +27,6 @@ class Row:
     """One line of a table.
 
     corpus : key of CORPORA; size : what NPLM takes; settings : what ``train`` takes
-    first : settings of a run before, whose best model the run begins with (or None)
     published, published_mixture : test perplexity in the paper (or None); source : which paper
     """
 
@@ -37,7 +36,6 @@ class Row:
     published: float | None = None
     published_mixture: float | None = None
     source: str = ""
-    first: dict | None = None
 
     def changed(self, changes):
         """This row with some of its sizes or settings changed: ``{"dim": 50}``."""

@@ -38,29 +38,25 @@ def run(name, row, data, output, seed=0, threads=None, test=True, quiet=False):
             for part in parts
         }
         model = fastnplm.NPLM(corpus.vocabulary, **row.size, seed=seed)
-        epochs: list = []
         with _Clock(output / "models" / f"{stem}.clock.json") as clock:
-            for folder, settings in _phases(row, output / "models", stem):
-                history = fastnplm.train(
-                    model, corpus, valid=held_out["valid"], seed=seed, threads=threads,
-                    quiet=quiet, out=folder, checkpoint_every="5m", resume=True, **settings,
-                )  # fmt: skip
-                epochs = [*epochs, *history.epochs]
+            history = fastnplm.train(
+                model, corpus, valid=held_out["valid"], seed=seed, threads=threads, quiet=quiet,
+                out=output / "models" / stem, checkpoint_every="5m", resume=True, **row.settings,
+            )  # fmt: skip
         found = {
             "row": name,
             "seed": seed,
             "corpus": row.corpus,
             "size": row.size,
             "settings": _plain(row.settings),
-            "first": row.first and _plain(row.first),
             "data": {part: _sha256(files[part]) for part in ("train", *parts)},
             "vocabulary": len(corpus.vocabulary),
             "parameters": sum(value.size for value in model.parameters.values()),
             "machine": machine.describe(),
             "threads": fastnplm.threads.resolve(threads),
             **clock.spent,
-            "epochs": [record | {"epoch": n} for n, record in enumerate(epochs, start=1)],
-            "best_epoch": len(epochs) - len(history.epochs) + history.best_epoch,
+            "epochs": history.epochs,
+            "best_epoch": history.best_epoch,
             "perplexity": evaluate(model, corpus, held_out),
         }
     (output / f"{stem}.json").write_text(json.dumps(found, indent=1) + "\n")
@@ -112,13 +108,6 @@ def ensemble(names, corpus, data, output):
         }
     (output / f"{corpus}-ensemble.json").write_text(json.dumps(found, indent=1) + "\n")
     return found
-
-
-def _phases(row, models, stem):
-    """(folder, settings) of each run of ``train`` that makes the row's model, one after another."""
-    if row.first is not None:
-        yield models / f"{stem}-first", row.first
-    yield models / stem, row.settings
 
 
 class _Clock:
