@@ -69,22 +69,12 @@ def _bengio(published, mixture, context=4, **size):
         "schedule": fastnplm.Schedule("inverse", decay_rate=5e-5),
         "weight_decay": 1e-4,
         "batch_size": 64,
-        "epochs": 6,
+        "epochs": 4,
         "precision": "bf16",
     }
     size = {"context": context} | size
     return Row("brown", size, settings, published, mixture, "Bengio et al. 2003, table 1")
 
-
-_MODERN = {
-    "optimizer": "adam",
-    "lr": 1e-3,
-    "weight_decay": 0.05,
-    "batch_size": 256,
-    "dropout": 0.4,
-    "input_dropout": 0.25,
-    "precision": "bf16",
-}
 
 # Plain momentum at a high rate that falls, its weights averaged, goes further on these corpora than
 # Adam (docs/perplexity.md): a rate 10 times as high in effect, since momentum sums gradients.
@@ -121,15 +111,7 @@ ROWS = {
     ),
     "pku-best": Row(
         "pku",
-        {"context": 6, "dim": 150, "hidden": 300, "tied": True},
-        _MODERN
-        | {
-            "weight_decay": 0.1,
-            "word_dropout": 0.05,
-            "output_dropout": 0.2,
-            "epochs": 12,
-            "average": 0.1,
-            "schedule": fastnplm.Schedule("cosine", floor=0.05),
-        },
+        {"context": 6, "dim": 150, "hidden": 300, "tied": True, "direct": True},
+        _MOMENTUM | {"epochs": 8},
     ),
 }
