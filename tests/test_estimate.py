@@ -58,9 +58,9 @@ CASES = {
         {"dim": 100, "hidden": 80, "valid": True,
          "train": {"loss": "ns", "optimizer": "adagrad", "epochs": 2}},
     ),
-    "softmax sgd bf16 tied": (
+    "softmax sgd bf16 tied, direct": (
         100_000,
-        {"dim": 96, "hidden": 96, "tied": True,
+        {"dim": 96, "hidden": 96, "tied": True, "direct": True,
          "train": {"optimizer": "sgd", "precision": "bf16"}},
     ),
     "nce momentum direct, saved": (
