@@ -1,6 +1,5 @@
 """Text to a corpus folder in one reading: ids as words come, the final ids once all are counted."""
 
-import os
 import shutil
 import tempfile
 from collections import deque
@@ -8,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +16,7 @@ import numpy as np
 from fastnplm import folder as folders
 from fastnplm import lexicon as pure
 from fastnplm.census import Census
+from fastnplm.draft import Draft, TokenFile, flush
 from fastnplm.encoding import Damage
 from fastnplm.errors import CorpusError, SettingsError, TextError, VocabularyError
 from fastnplm.header import HEADER_NAME, TOKENS_NAME, VOCABULARY_NAME, Header, Report
@@ -38,7 +37,6 @@ Progress = Callable[[int, int, int], None]
 DEFAULT_MEMORY = 1 << 30
 LEAST_MEMORY = 1 << 20
 
-_RECODED_AT_ONCE = 1 << 20
 _AHEAD = 2  # blocks a worker that are read before the first of them is done
 
 Given = TypeVar("Given")
@@ -134,7 +132,7 @@ class Preparation:
     def _write(self, folder: Path, source: Source, durable: bool) -> Vocabulary:
         report = Report(files=len(source.paths))
         census = Census(self._lexicon, self.workers, self._memory_to_count(), folder)
-        draft = _Draft(folder / "draft.bin")
+        draft = Draft(folder / "draft.bin")
         with self._pool() as pool:
             with draft.writing() as write:
                 self._encode(source, census, report, write, pool)
@@ -152,7 +150,7 @@ class Preparation:
                 size = len(vocabulary)
                 unknown = -1 if vocabulary.unk_id is None else vocabulary.unk_id
             dtype = "uint16" if size <= 65_536 else "int32"
-            stream = _Stream(folder / TOKENS_NAME, dtype, durable)
+            stream = TokenFile(folder / TOKENS_NAME, dtype, durable)
             # Ids are rewritten in other threads while this one spells the words.
             recoded = draft.recoded(tables, stream.dtype, unknown, self.module.recode)
             finals = _in_order(pool, self.workers, lambda work: work(), recoded)
@@ -184,7 +182,7 @@ class Preparation:
         )
         with open(folder / HEADER_NAME, "wb") as page:
             page.write(header.render())
-            _flush(page, durable)
+            flush(page, durable)
         return vocabulary
 
     def _memory_to_count(self) -> int | None:
@@ -319,109 +317,3 @@ def _no_tokens(source: Source, report: Report) -> str:
         return f"no tokens: there is no word in {report.lines:,} sentences"
     have = "have" if len(source.names) > 1 else "has"
     return f"no tokens: {names} {have} no word in {report.lines:,} lines"
-
-
-class _Draft:
-    """The ids as words came, on disk, and which table each stretch of them belongs to."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._stretches: list[tuple[int, int]] = []
-
-    @contextmanager
-    def writing(self) -> Iterator[Callable[[int, np.ndarray], None]]:
-        with open(self.path, "wb") as file:  # buffered: a write cut short goes on
-
-            def write(generation: int, ids: np.ndarray) -> None:
-                if not len(ids):
-                    return
-                file.write(ids.data)
-                if self._stretches and self._stretches[-1][0] == generation:
-                    self._stretches[-1] = (generation, self._stretches[-1][1] + len(ids))
-                else:
-                    self._stretches.append((generation, len(ids)))
-
-            yield write
-
-    def recoded(
-        self, tables: Any, dtype: np.dtype, unknown: int, recode: Callable[..., int]
-    ) -> Iterator[Callable[[], tuple[np.ndarray, int]]]:
-        """Functions that give a stretch of final ids and how many of them are ``unknown``.
-
-        Each may be called in a thread of its own; together they are the stream, in order.
-        """
-        for generation, ids in self.pieces():
-            table = None if tables is None else tables[generation]
-
-            def final(
-                ids: np.ndarray = ids, table: np.ndarray | None = table
-            ) -> tuple[np.ndarray, int]:
-                if table is None:
-                    return ids.astype(dtype), int(np.count_nonzero(ids == unknown))
-                final = np.empty(len(ids), dtype)
-                return final, recode(ids, table, unknown, final)
-
-            yield final
-
-    def pieces(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Generation and ids, a million at a time at most."""
-        with open(self.path, "rb", buffering=0) as file:
-            for generation, length in self._stretches:
-                while length:
-                    ids = np.fromfile(file, np.int32, min(length, _RECODED_AT_ONCE))
-                    if not len(ids):
-                        raise CorpusError(f"{self.path}: cut short while it was in use; try again")
-                    length -= len(ids)
-                    yield generation, ids
-
-
-class _Stream:
-    """``tokens.bin`` while it is written; then its length, unknown words and checksum."""
-
-    def __init__(self, path: Path, dtype: str, durable: bool) -> None:
-        self._path, self._durable = path, durable
-        self.dtype = np.dtype(dtype)
-        self.tokens = self.oov = 0
-        self.checksum = ""
-
-    def write(
-        self, finals: Iterable[tuple[np.ndarray, int]], pool: ThreadPoolExecutor | None = None
-    ) -> None:
-        """Write stretches of ids, each with the number of unknown words in it.
-
-        With a pool, a stretch is hashed there while it is written here.
-        """
-        digest = sha256()
-        with open(self._path, "wb") as file:  # buffered: a write cut short goes on
-            for final, unknown in finals:
-                final = final.astype(self.dtype.newbyteorder("<"), copy=False)
-                self.oov += unknown
-                self.tokens += len(final)
-                hashed = pool.submit(digest.update, final.data) if pool else None
-                file.write(final.data)
-                if self._durable:
-                    _begin_flush(file, final.nbytes)
-                if hashed is not None:
-                    hashed.result()
-                else:
-                    digest.update(final.data)
-            _flush(file, self._durable)
-        self.checksum = digest.hexdigest()
-
-
-def _begin_flush(file: Any, size: int) -> None:
-    """Have the disk begin with the ``size`` bytes written last, so that `_flush` waits less.
-
-    The advice is to forget these pages: the system starts to write them, as they are not on disk
-    yet, and so cannot forget them.
-    """
-    if hasattr(os, "posix_fadvise"):
-        file.flush()
-        end = file.tell()
-        os.posix_fadvise(file.fileno(), end - size, size, os.POSIX_FADV_DONTNEED)
-
-
-def _flush(file: Any, durable: bool) -> None:
-    if durable:
-        file.flush()
-        os.fsync(file.fileno())

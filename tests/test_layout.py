@@ -14,8 +14,8 @@ WAY = [
     "errors", "vocabulary", "corpus", "kernels", "noise", "loss", "optimizer", "model", "step",
     "storage", "evaluation", "query", "training", "command",
 ]  # fmt: skip
-DATA = ["text", "source", "encoding", "vocabulary", "lexicon", "census", "preparation", "header",
-        "corpus", "batches", "blend"]  # fmt: skip
+DATA = ["text", "source", "encoding", "vocabulary", "lexicon", "census", "draft",
+        "preparation", "header", "corpus", "batches", "blend"]  # fmt: skip
 
 
 def imports_of(code, package=("fastnplm",)):
