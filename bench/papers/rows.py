@@ -112,6 +112,6 @@ ROWS = {
     "pku-best": Row(
         "pku",
         {"context": 6, "dim": 150, "hidden": 300, "tied": True, "direct": True},
-        _MOMENTUM | {"epochs": 8},
+        _MOMENTUM | {"epochs": 8, "dropout": 0.15, "input_dropout": 0.1},
     ),
 }
