@@ -72,7 +72,7 @@ class Network:
     dim : M, width of an embedding row
     hidden : H, units of the tanh layer; 0, for direct connections alone, leaves it out
     direct : bool, adds the direct connections from the embeddings to the scores; of a tied model,
-        to the projection (V x M in rank instead of V x N*M in number)
+        to the projection (M x N*M weights instead of V x N*M)
     layers : 1, or 2 for a second tanh layer with a residual connection (``layers.py``)
     tied : bool, the embedding is the output weight too (Press and Wolf 2017); where M differs
         from H, or with ``direct``, a layer of M units stands between, the projection: tanh's,
@@ -83,8 +83,9 @@ class Network:
 
     The parameters are attributes under the names of the equations, shapes as there:
     ``embedding`` (V, M), ``hidden_weight`` (H, N*M), ``hidden_bias`` (H,), ``output_weight``
-    (V, H), ``output_bias`` (V,), ``direct_weight`` (V, N*M) or None. Reading one gives the live
-    array; assigning copies values in.
+    (V, H), ``output_bias`` (V,), ``direct_weight`` (V, N*M) or None; of a tied model
+    ``projection_weight`` (M, H), or (M, H + N*M) with ``direct``. Reading one gives the live array;
+    assigning copies values in.
     """
 
     def __init__(
