@@ -69,7 +69,9 @@ def _bengio(published, mixture, context=4, **size):
         "schedule": fastnplm.Schedule("inverse", decay_rate=5e-5),
         "weight_decay": 1e-4,
         "batch_size": 64,
-        "epochs": 4,
+        "dropout": 0.0,
+        "input_dropout": 0.0,
+        "epochs": 5,
         "precision": "bf16",
     }
     size = {"context": context} | size
