@@ -20,9 +20,9 @@ def make(name, workload, threads):
 
         known = contenders.CONTENDERS | probe.CONTENDERS
     else:
-        from . import sampled
+        from . import probe, sampled
 
-        known = sampled.CONTENDERS
+        known = sampled.CONTENDERS | probe.CONTENDERS
     return known[name](workload, threads)
 
 

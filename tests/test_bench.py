@@ -232,6 +232,17 @@ def test_a_bound_is_the_products_at_the_peak():
     assert criteria.Goal("ns-50k", "native", "torch", 1).most(sampled, {"float32_flops": 1}) is None
 
 
+@pytest.mark.parametrize("size", ["S", "ns-50k"])
+def test_the_probe_stands_beside_every_kind_of_step(size):
+    from bench import worker
+
+    try:
+        probe = worker.make("probe", workloads.SIZES[size], 1)
+    except contenders.UnavailableError as reason:
+        pytest.skip(str(reason))
+    assert probe.step(None, None, 0.1) == 0.0
+
+
 def test_a_sampled_step_on_two_threads_is_shown_from_the_section_of_threads():
     one, two = fake("native", [2.0], "ns-50k"), fake("native", [1.0], "ns-50k", 2)
     again = fake("native", [4.0], "ns-50k")

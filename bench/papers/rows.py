@@ -111,9 +111,23 @@ ROWS = {
         116.7,
         "Mikolov 2012 (thesis): feed-forward network, and mixed with Kneser-Ney",
     ),
+    # Not tried yet with momentum and direct connections.
     "pku-best": Row(
         "pku",
-        {"context": 6, "dim": 150, "hidden": 300, "tied": True, "direct": True},
-        _MOMENTUM | {"epochs": 8, "dropout": 0.15, "input_dropout": 0.1},
+        {"context": 6, "dim": 150, "hidden": 300, "tied": True},
+        {
+            "optimizer": "adam",
+            "lr": 1e-3,
+            "weight_decay": 0.1,
+            "batch_size": 256,
+            "dropout": 0.4,
+            "input_dropout": 0.25,
+            "word_dropout": 0.05,
+            "output_dropout": 0.2,
+            "epochs": 12,
+            "average": 0.1,
+            "schedule": fastnplm.Schedule("cosine", floor=0.05),
+            "precision": "bf16",
+        },
     ),
 }
