@@ -212,6 +212,8 @@ def run(given, chosen):
         began = time.perf_counter()
         tell(f"--- {name}")
         found["sections"][name] = getattr(suite, name)()
+        stamp = {key: found["machine"][key] for key in ("date", "commit")}
+        found.setdefault("measured", {})[name] = stamp
         output.write_text(json.dumps(found, indent=1) + "\n")
         tell(f"--- {name}: {time.perf_counter() - began:.0f} s, written to {output}")
     return found

@@ -64,6 +64,13 @@ def _machine(found):
         f" {m.get('blas')}; Python {m.get('python')}, {', '.join(versions)};"
         f" commit {m.get('commit')}, {m.get('date')} UTC."
     ]
+    apart = [
+        f"{name} {stamp['date']}, commit {stamp['commit']}"
+        for name, stamp in found.get("measured", {}).items()
+        if stamp["date"] != m.get("date")
+    ]
+    if apart:
+        lines.append(f"Sections of other runs: {'; '.join(apart)}.")
     if peaks.get("float32_flops"):
         bf16 = peaks.get("bf16_flops")
         lines.append(

@@ -36,19 +36,27 @@ def lines(found, command):
     """A table of tokens a second, with how many times as fast fastnplm is in the same rounds."""
     from .report import table
 
-    by = {}
+    by, alone = {}, {}
     for section in ("steps", "sampled", "threads"):  # a sampled step on two threads is in the last
         for record in found["sections"].get(section, []):
             w = record["workload"]
             if record["seconds"] and w["shared"] == 1:
                 key = (w["name"], w["loss"], record["threads"])
                 by.setdefault(key, {}).setdefault(record["contender"], record)
+                if section == "threads" and record["threads"] == 1:
+                    alone[w["name"], w["loss"], record["contender"]] = record
     columns = [key for key in COLUMNS if key in by]
     rows = []
     for label, names in ROWS.items():
         cells = [_cell(by[key], names) for key in columns]
         if any(cells):
             rows.append((label, *cells))
+    gains = [
+        f"{name} {ratio(by[name, loss, 2]['native'], alone[name, loss, 'native'])[1]:.2f}"
+        for name, loss, threads in columns
+        if threads == 2 and (name, loss, "native") in alone and loss != "softmax"
+    ]
+    note = f" Two threads against one, in rounds of their own: {', '.join(gains)}." if gains else ""
     head = ["tokens a second"]
     for name, _, threads in columns:
         head.append(name + (f", {threads} threads" if threads > 1 else ""))
@@ -57,7 +65,7 @@ def lines(found, command):
     return (
         table(head, rows)
         + f"\n\n{sizes}. N = 4, whole steps, one thread unless said; in brackets how many times as"
-        f" fast fastnplm's float32 step was in the same rounds. {machine.get('processor')},"
+        f" fast fastnplm's float32 step was in the same rounds.{note} {machine.get('processor')},"
         f" {machine.get('date')} UTC, commit {machine.get('commit')}; all tables:"
         f" [docs/benchmarks.md](docs/benchmarks.md). Made by `{command}`.\n"
     )

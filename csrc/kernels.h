@@ -2,7 +2,7 @@
  *
  * A kernel takes one structure, because native.pyx has checked everything in it: shapes, ids,
  * alignment, that what is written overlaps nothing. It returns 0, or -1 where it could not get
- * memory; nothing has then changed. Names and meaning are those of fastnplm/kernels/reference.py.
+ * memory; nothing has then changed. Names and meaning are those of fastnplm/kernels/reference*.py.
  *
  * Sizes: batch B, context N, dim M, hidden H, vocabulary V, negatives K.
  */

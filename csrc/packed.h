@@ -23,8 +23,8 @@ struct product {
     const float *packed;
     float *out;
     ptrdiff_t out_row;
-    const float *bias; /* NULL, or: out = tanh(product + bias[j]) */
-    int linear; /* the bias is added, but no tanh taken */
+    const float *bias; /* NULL, or bias[j] is added to the product, */
+    int linear; /* and tanh taken of the sum unless this is set */
     int pairs; /* a and packed hold pairs of bfloat16 (bf16.h), depth counts pairs */
 };
 

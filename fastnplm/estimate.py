@@ -157,7 +157,7 @@ def _step(network, plan, batch):
         total += module.words_scratch(
             batch, network.context, network.dim, network.hidden, plan.precision, plan.threads
         )
-    if network.direct:
+    if network.scores_inputs or (network.direct and network.hidden):
         total += 2 * batch * (network.hidden + width) * item
     if network.tied:
         total += network.embedding.nbytes + network.output_bias.nbytes
@@ -205,7 +205,10 @@ def _passing(network, plan, valid):
             yield words * (network.features * item + 48)
     if valid is not None:
         module = kernel_modules.load(plan.kernels)
-        block = BLOCK * (network.context * network.dim + 4 * widest) * item
+        width = network.context * network.dim
+        block = BLOCK * (width + 4 * widest) * item
+        if network.direct and network.tied:  # the hidden units, and joined to the vectors
+            block += BLOCK * (2 * network.hidden + width) * item
         if module.NAME == "reference" or getattr(plan.loss, "skip_target", False):
             block += 4 * BLOCK * words * 8 + words * network.features * 8
         yield block + 40 * words

@@ -1,4 +1,4 @@
-"""The tanh layers between the words and the scores, as training runs them: buffers reused.
+"""The layers between the words and the scores, as training runs them: buffers reused.
 
 first        tanh(hidden_weight @ x + hidden_bias), x the concatenated embeddings
 second       h + tanh(second_weight @ h + second_bias), if the model has one (a residual

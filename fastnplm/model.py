@@ -2,7 +2,7 @@
 
 x      = concat(embedding[w_1], ..., embedding[w_N])                     (N*M,)
 hidden = tanh(hidden_weight @ x + hidden_bias)                            (H,)
-score  = output_weight @ hidden + output_bias (+ direct_weight @ x)       (V,)
+score  = output_weight @ hidden + output_bias (+ direct_weight @ x)       (V,)   tied: see Network
 p      = softmax(score)
 """
 

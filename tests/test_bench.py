@@ -251,6 +251,7 @@ def test_a_sampled_step_on_two_threads_is_shown_from_the_section_of_threads():
     shown = summary.lines({"sections": {"sampled": [one], "threads": [again, two]}}, "command")
     assert "| tokens a second | ns-50k | ns-50k, 2 threads |" in shown
     assert "| fastnplm | 512 | 1,024 |" in shown
+    assert "Two threads against one, in rounds of their own: ns-50k 4.00." in shown
 
 
 def test_a_readme_without_a_place_for_figures_is_refused():
@@ -366,6 +367,10 @@ def test_report_renders_every_section(tmp_path):
     text = report.markdown(found)
     assert "| S: native against roof | 1.08 | 1.15 | 2.00 | aim reached |" in text
     assert "| S: native against torch | 1.80 |  | 3.00 | reached |" in text
+    assert "Sections of other runs" not in text
+    found["measured"] = {"threads": {"date": "2026-11-30 16:53", "commit": "abc1234"}}
+    text = report.markdown(found)
+    assert "Sections of other runs: threads 2026-11-30 16:53, commit abc1234." in text
     assert "no numba" in text
     assert "| fastnplm bare step | 10 | 0.90 |" in text
     assert "| softmax_step | 900.000 | 90.0% |" in text

@@ -27,7 +27,9 @@ _size = options(
     ),
     click.option("--dim", type=COUNT, help="Width of a word's vector.  [default: 100]"),
     click.option("--hidden", type=COUNT, help="Units of the tanh layer.  [default: 200]"),
-    click.option("--direct", is_flag=True, help="Connect the vectors to the scores directly too."),
+    click.option(
+        "--direct", is_flag=True, help="Connect vectors to scores too; if tied, to the projection."
+    ),
     click.option("--layers", type=click.IntRange(1, 2), help="Hidden layers.  [default: 1]"),
     click.option("--tied", is_flag=True, help="The scores use the words' vectors too."),
     click.option("--init", type=FOLDER, help="Start from this model, with its words and sizes."),
