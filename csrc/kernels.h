@@ -66,7 +66,7 @@ struct bias_tanh {
 };
 
 struct tanh_backward {
-    const float *values; /* (batch, hidden) */
+    const float *values; /* (batch, hidden); NULL: there was no tanh, only sums are wanted */
     float *grad_bias; /* (hidden) */
     float *grad_hidden; /* (batch, hidden) */
     ptrdiff_t batch, hidden;

@@ -133,7 +133,7 @@ class Scorer:
             )
         features = hidden
         for name in network.upper_layers():
-            joined = name == "projection" and network.direct
+            joined = network.reads_vectors(name)
             if joined:
                 features = np.concatenate([features, inputs], axis=1)
             weight, bias = (network.parameters[f"{name}_{part}"] for part in ("weight", "bias"))

@@ -57,25 +57,27 @@ class Layer:
         self.residual, self.linear = residual, linear
         self._kernels, self._threads = kernels, threads
         units = len(self.weight)
-        self.tanh = arrays.zeros((batch_size, units), network.dtype)
+        self.activation = arrays.zeros((batch_size, units), network.dtype)
         self.grad = arrays.zeros((batch_size, units), network.dtype)
         # Backward needs tanh's own result, so what changes it afterwards gets another array.
         self._changed = residual or self.mask.limit > 0
-        self.outputs = arrays.zeros(self.tanh.shape, network.dtype) if self._changed else self.tanh
+        self.outputs = self.activation
+        if self._changed:
+            self.outputs = arrays.zeros(self.activation.shape, network.dtype)
 
     def forward(self, inputs, generator):
         """Fill ``outputs`` from ``inputs`` (B, D)."""
-        tanh = self.tanh[: len(inputs)]
+        activation = self.activation[: len(inputs)]
         self._kernels.layer_forward(
-            inputs, self.weight, self.bias, tanh, self.linear, threads=self._threads
+            inputs, self.weight, self.bias, activation, self.linear, threads=self._threads
         )
         self.finish_forward(inputs, len(inputs), generator)
 
     def finish_forward(self, inputs, batch, generator):
-        """What follows tanh: the residual connection and dropout."""
+        """What follows the activation: the residual connection and dropout."""
         if self._changed:
             outputs = self.outputs[:batch]
-            outputs[:] = self.tanh[:batch]
+            outputs[:] = self.activation[:batch]
             if self.residual:
                 outputs += inputs
             self.mask.draw(generator, outputs.shape)
@@ -93,7 +95,7 @@ class Layer:
         grad = self.start_backward(batch)
         passed_by = grad.copy() if self.residual else None
         self._kernels.layer_backward(
-            inputs, self.tanh[:batch], self.weight, grad, self.grad_weight, self.grad_bias,
+            inputs, self.activation[:batch], self.weight, grad, self.grad_weight, self.grad_bias,
             grad_inputs, self.linear, threads=self._threads,
         )  # fmt: skip
         if passed_by is not None:
@@ -134,8 +136,8 @@ def stack(network, batch_size, kernels, threads, share, output_share=0.0):
     if "projection_weight" in network.parameters:
         layers.append(
             Layer(
-                network, "projection", batch_size, kernels, threads, linear=network.direct,
-                share=output_share,
+                network, "projection", batch_size, kernels, threads,
+                linear=network.reads_vectors("projection"), share=output_share,
             )
         )  # fmt: skip
     return layers

@@ -6,7 +6,6 @@ score  = output_weight @ hidden + output_bias (+ direct_weight @ x)       (V,)  
 p      = softmax(score)
 """
 
-import dataclasses
 import zlib
 
 import numpy as np
@@ -14,52 +13,12 @@ import numpy as np
 from . import arrays, noise
 from . import kernels as kernel_modules
 from . import loss as losses
+from .activations import Activations, Gradients
 from .errors import IdError, ModelError, SettingsError
 from .whole import is_whole
 
 EMBEDDING_RANGE = 0.1  # uniform +-0.1, as the tutorials begin
 _ROWS = 1 << 14  # rows drawn at a time, so that no second table is ever allocated
-
-
-@dataclasses.dataclass
-class Activations:
-    """What ``forward`` computed, each (B, its width): the argument ``backward`` needs.
-
-    upper : (inputs, outputs) of each layer above the first; features : the layer below the scores.
-    """
-
-    contexts: np.ndarray
-    inputs: np.ndarray
-    preactivation: np.ndarray
-    hidden: np.ndarray
-    upper: list
-    features: np.ndarray
-    scores: np.ndarray
-
-
-@dataclasses.dataclass
-class Gradients:
-    """Gradients of the weighted loss: ``gradients["hidden_weight"]`` or ``.hidden_weight``.
-
-    The embedding's stands by rows: embedding_ids (U,), distinct; embedding_rows (U, M).
-    losses : float64 (B,), nats; hidden and inputs : of the activations of these names.
-    """
-
-    losses: np.ndarray
-    embedding_ids: np.ndarray
-    embedding_rows: np.ndarray
-    parameters: dict
-    hidden: np.ndarray
-    inputs: np.ndarray
-
-    def __getitem__(self, name):
-        return self.parameters[name]
-
-    def __getattr__(self, name):
-        try:
-            return self.__dict__["parameters"][name]
-        except KeyError:
-            raise AttributeError(f"there is no gradient of {name!r}") from None
 
 
 class Network:
@@ -257,7 +216,7 @@ class Network:
             preactivation += self.hidden_bias
         features, upper = hidden, []
         for name in self.upper_layers():
-            joined = name == "projection" and self.direct
+            joined = self.reads_vectors(name)
             if joined:
                 features = np.concatenate([features, inputs], axis=1)
             above = features @ self._parameters[f"{name}_weight"].T
@@ -298,7 +257,7 @@ class Network:
             passed_by = grad_hidden if name == "second" else 0
             grad_hidden = self._layer_backward(kernel, name, below, above, grad_hidden, grads)
             grad_hidden = grad_hidden + passed_by
-            if name == "projection" and self.direct:
+            if self.reads_vectors(name):
                 grad_hidden, grad_direct = np.split(grad_hidden, [self.hidden], axis=1)
         inputs, hidden = activations.inputs, activations.hidden
         grad_inputs = np.zeros_like(inputs) + grad_direct
@@ -323,11 +282,15 @@ class Network:
         """Names of the layers above the first, lowest first."""
         return [n for n in ("second", "projection") if f"{n}_weight" in self._parameters]
 
+    def reads_vectors(self, name):
+        """Whether the layer ``name`` is linear and reads concat(hidden, x): see ``layers``."""
+        return name == "projection" and self.direct
+
     def _layer_backward(self, kernel, name, below, above, grad, grads):
         """Back through one layer: its gradients into ``grads``; that of its inputs back."""
         grad = np.ascontiguousarray(grad).copy()
         weight = self._parameters[f"{name}_weight"]
-        if name == "projection" and self.direct:
+        if self.reads_vectors(name):
             grads[f"{name}_bias"] = grad.sum(axis=0)
         else:
             grads[f"{name}_bias"] = np.empty(len(weight), dtype=self.dtype)

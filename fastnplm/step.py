@@ -232,7 +232,7 @@ class Step:
         else:
             kernels.words_forward(
                 contexts, network.embedding, layers[0].weight, layers[0].bias, self._scratch,
-                layers[0].tanh[:batch], self._precision, threads=threads,
+                layers[0].activation[:batch], self._precision, threads=threads,
             )  # fmt: skip
             layers[0].finish_forward(None, batch, self.generator)
         for below, layer in itertools.pairwise(layers):
@@ -317,7 +317,7 @@ class Step:
         if not self._forms_inputs:
             first = layers[0]
             kernels.words_backward(
-                contexts, first.tanh[:batch], first.weight, rule, hyper, self._scratch,
+                contexts, first.activation[:batch], first.weight, rule, hyper, self._scratch,
                 first.start_backward(batch), first.grad_weight, first.grad_bias,
                 network.embedding, slots["embedding"], self._precision, threads=threads,
             )  # fmt: skip

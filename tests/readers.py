@@ -140,6 +140,12 @@ READERS = {
         mend=_remanifest,
         header=_tensors,
     ),
+    "model-tied-direct": Reader(
+        specimens.model_file("parameters.safetensors", direct=True, tied=True),
+        _model,
+        mend=_remanifest,
+        header=_tensors,
+    ),
     "model-manifest": Reader(specimens.model_file(MANIFEST), _model),
     "checkpoint-state": Reader(
         specimens.checkpoint_file("state.json"), _checkpoint, mend=_remanifest
