@@ -173,12 +173,12 @@ class Step:
         self._output.draw(self.generator, targets)
         visited = self._refresh(contexts)
         self._forward(contexts, batch)
-        self._output_step(targets, share, hyper, batch)
+        touched = self._output_step(targets, share, hyper, batch)
         if self._clip is not None:
             self._clip_rows(self._grad_features[:batch], share)
         self._backward(contexts, hyper, batch)
         if self.network.tied:
-            self._tied_update(contexts, hyper, batch)
+            self._tied_update(contexts, touched, hyper, batch)
         for layer in self._layers:
             layer.update(self.optimizer.rule, hyper, undecayed, self.state.slots)
         amount = self.optimizer.lr * factor * (self.optimizer.l1 or self.optimizer.weight_decay)
@@ -252,6 +252,10 @@ class Step:
         return joined
 
     def _output_step(self, targets, share, hyper, batch):
+        """Scores, losses and the output layer's step; of a tied model only its gradient.
+
+        Returns the distinct output rows that a sampled step of a tied model touched, or None.
+        """
         network, slots = self.network, self.state.slots
         rule = self.optimizer.rule
         if network.tied:
@@ -264,30 +268,29 @@ class Step:
             )  # fmt: skip
             undecayed = hyper.copy()
             undecayed[1] = 0
-            self._bias_update(undecayed)
-            return
+            touched = self._output.touched
+            if touched is not None:
+                touched = np.unique(np.concatenate([np.ravel(ids) for ids in touched]))
+            self._bias_update(touched, undecayed)
+            return touched
         self._output.step(
             self._features[:batch], targets, share, rule, hyper,
             self._losses[:batch], self._grad_features[:batch],
             (network.output, network.output_bias, slots["output"], slots["output_bias"]),
         )  # fmt: skip
+        return None
 
-    def _bias_update(self, hyper):
-        """One step of the output bias on the gradient that the tied output step left."""
+    def _bias_update(self, rows, hyper):
+        """One step of the output bias, on ``rows`` or all, from what the tied output left."""
         rule, bias, slots = self.optimizer.rule, self.network.output_bias, self.state.slots
         grad, slots = self._bias_grad[0], slots["output_bias"]
-        if self._output.touched is None:
+        if rows is None:
             self.kernels.dense_update(grad, rule, hyper, bias, slots, threads=self.threads)
             return
-        rows = self._touched_rows()
         self.kernels.scatter_update(
             rows, grad[rows, None], rule, hyper, bias[:, None], slots[:, :, None],
             threads=self.threads,
         )  # fmt: skip
-
-    def _touched_rows(self):
-        """The distinct output rows of a sampled step, int32."""
-        return np.unique(np.concatenate([np.ravel(ids) for ids in self._output.touched]))
 
     def _clip_rows(self, grads, share):
         """Limit each example's gradient to the norm ``clip`` (before its weight in the mean).
@@ -336,20 +339,22 @@ class Step:
                 network.embedding, slots["embedding"], threads=threads,
             )  # fmt: skip
 
-    def _tied_update(self, contexts, hyper, batch):
-        """One step of the shared table on the sum of its gradients as input and as output."""
+    def _tied_update(self, contexts, rows, hyper, batch):
+        """One step of the shared table on the sum of its gradients as input and as output.
+
+        rows : those that the output touched, None for all
+        """
         network, kernels, threads = self.network, self.kernels, self.threads
         rule, slots = self.optimizer.rule, self.state.slots["embedding"]
         grads = self._grad_inputs[:batch].reshape(-1, network.dim)
         ids = contexts.reshape(-1)
         summed = self._tied_grad[0]
-        if self._output.touched is None:
+        if rows is None:
             adding = np.array([-1.0, 0, 0, 0, 0, 1])  # plain descent at rate -1 adds
             kernels.scatter_update(ids, grads, "sgd", adding, summed, self._tied_grad[:0],
                                    threads=threads)  # fmt: skip
             kernels.dense_update(summed, rule, hyper, network.embedding, slots, threads=threads)
             return
-        rows = self._touched_rows()
         kernels.scatter_update(
             np.concatenate([ids, rows]), np.concatenate([grads, summed[rows]]),
             rule, hyper, network.embedding, slots, threads=threads,
