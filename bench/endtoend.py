@@ -57,7 +57,7 @@ def _train(corpus, shared=None, precision="float32"):
     history = fastnplm.train(
         model, corpus, loss=NegativeSampling(NEGATIVES, shared=shared), optimizer="sgd", lr=0.05,
         batch_size=BATCH, epochs=1, threads=1, quiet=True, dropout=0.0, input_dropout=0.0,
-        precision=precision,
+        precision=precision, average=0.0,
     )  # fmt: skip
     return history.epochs[0]["tokens_per_second"]
 

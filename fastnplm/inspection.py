@@ -206,7 +206,8 @@ def _weigh(found: Inspection, context: int) -> None:
     for min_count in MIN_COUNTS:
         kept = found.frequencies[found.frequencies >= min_count]
         size = len(kept) + len(RESERVED)
-        parameters = size * (dim + hidden + 1) + hidden * (context * dim + 1)
+        inputs = context * dim  # of the form that train makes: tied, direct
+        parameters = size * (dim + 1) + hidden * (inputs + 1) + dim * (hidden + inputs + 1)
         found.coverage.append(
             {
                 "min_count": min_count,

@@ -16,6 +16,9 @@ from .whole import is_whole
 
 MANY_NEGATIVES, SHARED = 20, 32
 
+# Beyond so many words the exact softmax takes hours where a sampled loss takes minutes.
+LARGE_VOCABULARY = 50_000
+
 
 @dataclasses.dataclass(frozen=True)
 class Softmax:
@@ -133,6 +136,15 @@ def resolve(loss, negatives=None):
     if negatives is not None and not isinstance(loss, Softmax):
         loss = dataclasses.replace(loss, negatives=negatives)
     return loss
+
+
+def for_vocabulary(words):
+    """The loss that ``train`` takes for so many words when none is named.
+
+    Up to LARGE_VOCABULARY the exact softmax; beyond it NCE, whose raw scores are near log p, with
+    as much noise as brings it within some hundredths of the softmax (docs/losses.md).
+    """
+    return Softmax() if words <= LARGE_VOCABULARY else NCE(100, shared=128)
 
 
 def to_config(loss):

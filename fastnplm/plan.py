@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 
 from . import checkpoint, storage, word2vec
 from . import kernels as kernel_modules
@@ -20,18 +21,20 @@ BY_HEART = 2000  # a shorter text is there to be learnt by heart, as in tutorial
 class Settings:
     """The settings of ``train``, each with its default.
 
-    loss : "softmax", "ns", "nce" or a loss object; negatives : its K
-    optimizer : "sgd", "momentum", "adagrad", "rmsprop", "adam" or an Optimizer; lr : its rate
+    loss : "softmax", "ns", "nce" or a loss object; None: by the vocabulary, the exact softmax up
+        to 50,000 words (``loss.for_vocabulary``); negatives : its K
+    optimizer : "sgd", "momentum", "adagrad", "rmsprop", "adam" or an Optimizer; lr : its rate.
+        None: momentum for the exact softmax and Adam for a sampled loss (``fitted``)
     schedule : "constant", "inverse", "linear", "cosine", "plateau" or a Schedule
     batch_size : examples a step; epochs : passes over the corpus
     dropout : share of the hidden units dropped; input_dropout : of the embeddings' elements;
         word_dropout : of the context words, replaced by ``<unk>``; output_dropout : of the units
-        of a tied model's projection, the layer below the scores. epochs, dropout and
-        input_dropout follow the corpus's size where they are None (``fitted``)
+        of a tied model's projection, the layer below the scores. batch_size, epochs, dropout,
+        input_dropout and average follow the corpus's size where they are None (``fitted``)
     clip : largest norm of an example's gradient below the output layer; None: no limit
     label_smoothing : share of the targets' probability spread over all words
     average : validate, keep and return a mean of the weights to which about this share of the run
-        so far contributes (``average.py``), instead of the last weights; None: the last weights
+        so far contributes (``average.py``), instead of the last weights; 0: the last weights
     weight_decay : decoupled; l1 : an L1 penalty's proximal step; not both
     patience : stop after so many epochs without improvement
     out : model folder for the best weights and history.jsonl, which must not exist unless
@@ -45,15 +48,17 @@ class Settings:
         to bfloat16; sums, weights and updates stay float32
     buffer_mib : room for the B x V scores of a step
     init_vectors : word2vec file whose vectors the embedding begins with, where it has the words
+    on_epoch : called with each epoch's record (a line of history.jsonl), after the epoch is kept;
+        a true answer ends the run there, as for a search over settings that drops what falls behind
     quiet : show nothing
     """
 
-    loss: str | losses.Softmax | losses.NegativeSampling | losses.NCE = "softmax"
+    loss: str | losses.Softmax | losses.NegativeSampling | losses.NCE | None = None
     negatives: int | None = None
-    optimizer: str | optimizers.Optimizer = "adam"
+    optimizer: str | optimizers.Optimizer | None = None
     lr: float | None = None
     schedule: str | schedules.Schedule = "cosine"
-    batch_size: int = 256
+    batch_size: int | None = None
     epochs: int | None = None
     dropout: float | None = None
     input_dropout: float | None = None
@@ -75,6 +80,7 @@ class Settings:
     precision: str = "float32"
     buffer_mib: float = 256
     init_vectors: str | None = None
+    on_epoch: Callable[[dict], object] | None = None
     quiet: bool = False
 
     def checked(self, valid=None, dim=None):
@@ -92,10 +98,12 @@ class Settings:
                 raise SettingsError(
                     f"{name} is {value!r}; expected a whole number of at least {least}"
                 )
-        if self.average is not None and not 0 < self.average < 1:
-            raise SettingsError(f"average is {self.average}; expected a share between 0 and 1")
+        if self.average is not None and not 0 <= self.average < 1:
+            raise SettingsError(f"average is {self.average}; expected a share below 1, or 0")
         if self.patience is not None and valid is None:
             raise SettingsError("patience needs a validation text (valid)")
+        if self.on_epoch is not None and not callable(self.on_epoch):
+            raise SettingsError(f"on_epoch is {self.on_epoch!r}; expected a function of a record")
         schedule = schedules.resolve(self.schedule)
         if schedule.name == "plateau" and valid is None:
             raise SettingsError("schedule plateau needs a validation text (valid)")
@@ -106,15 +114,16 @@ class Settings:
             raise SettingsError("overwrite starts again and resume goes on: choose one of them")
         checked = dataclasses.replace(
             self,
-            loss=losses.resolve(self.loss, self.negatives),
-            optimizer=optimizers.resolve(self.optimizer, self.lr, self.weight_decay, self.l1),
+            loss=None if self.loss is None else losses.resolve(self.loss, self.negatives),
+            optimizer=None if self.optimizer is None else self._resolved(self.optimizer),
             schedule=schedule,
             threads=thread_count.resolve(self.threads),
         )
-        options = checked.fitted(1).step()
+        whole = checked.fitted(1, 1)  # for what holds whatever the corpus is
+        options = whole.step()
         kernel_modules.load(options.pop("kernels"))
         del options["threads"]
-        step_settings(self.batch_size, **options)
+        step_settings(whole.batch_size, **options)
         if self.init_vectors is not None:
             width = word2vec.width(self.init_vectors)
             if dim not in (None, width):
@@ -126,23 +135,54 @@ class Settings:
             storage.check_output(self.out, overwrite=self.overwrite, resume=self.resume)
         return checked
 
-    def fitted(self, tokens):
-        """These settings for a corpus of ``tokens``, with nothing left open.
+    def _resolved(self, optimizer):
+        return optimizers.resolve(optimizer, self.lr, self.weight_decay, self.l1)
 
-        The smaller the corpus, the more is dropped and the more often it is read: of the hidden
-        units 0.5 up to 300,000 tokens, 0.4 at a million, 0.2 at ten million, at least 0.1, and
-        0.6 times as much of the embeddings; 12 epochs up to 50,000, 8 at a million, 5 at ten. A
-        text of fewer than BY_HEART tokens is learnt as it is. (docs/perplexity.md says why.)
+    def fitted(self, tokens, words):
+        """These settings for a corpus of ``tokens`` and a vocabulary, with nothing left open.
+
+        The smaller the corpus, the more is dropped and the more often it is read, in smaller
+        batches: of the hidden units 0.5 up to 40,000 tokens, 0.25 at a million, at least 0.1 (for a
+        sampled loss none from six million on), and 0.6 times as much of the embeddings; 12 epochs
+        up to 50,000, 8 at a million, 5 at ten; batches of 64 up to 100,000 tokens and of 128
+        beyond, for a sampled loss of 256 and from three million on of 512.
+
+        The exact softmax is trained by momentum (rate 0.1, with batches of 128 0.15), a sampled
+        loss by Adam. The last fifth of the run is averaged. A text of fewer than BY_HEART tokens is
+        learnt as it is, by Adam. (docs/perplexity.md says why.)
         """
+        loss = self.loss
+        if loss is None:
+            loss = losses.resolve(losses.for_vocabulary(words), self.negatives)
+        sampled = losses.resolve(loss) != losses.Softmax()
+        by_heart = tokens < BY_HEART
         size = math.log10(max(tokens, 1) / 1e6)
-        dropout = 0.0 if tokens < BY_HEART else min(max(0.4 - 0.2 * size, 0.1), 0.5)
+        dropout = min(max(0.25 - 0.18 * size, 0.1), 0.5)
+        if by_heart or (sampled and tokens >= 6e6):
+            dropout = 0.0
+        batch_size = 64 if tokens <= 1e5 else 128
+        if by_heart or (sampled and tokens > 1e5):
+            batch_size = 512 if tokens >= 3e6 else 256
         chosen = {
+            "loss": loss,
             "epochs": min(max(round(8 - 3 * size), 3), 12),
             "dropout": dropout,
             "input_dropout": dropout * 0.6,
+            "batch_size": batch_size,
+            "average": 0.0 if by_heart else 0.2,
         }
         open_ = {name: value for name, value in chosen.items() if getattr(self, name) is None}
-        return dataclasses.replace(self, **open_)
+        fitted = dataclasses.replace(self, **open_)
+        if self.optimizer is not None:
+            return fitted
+        optimizer = optimizers.DEFAULTS["adam"]
+        if not (by_heart or sampled):
+            optimizer = dataclasses.replace(
+                optimizers.DEFAULTS["momentum"],
+                lr=0.1 if fitted.batch_size < 128 else 0.15,
+                weight_decay=0.0 if self.l1 else 5e-4,
+            )
+        return dataclasses.replace(fitted, optimizer=self._resolved(optimizer))
 
     def step(self):
         """What ``Step`` takes of these settings, beside network, optimiser and batch size."""

@@ -70,7 +70,7 @@ def train(model, corpus, valid=None, **settings):
     with _Opened(corpus, model, "corpus") as corpus, _Opened(valid, model, "valid") as valid:
         if len(corpus.tokens) == 0:
             raise CorpusError("the corpus has no tokens to train on")
-        plan = plan.fitted(len(corpus.tokens))
+        plan = plan.fitted(len(corpus.tokens), len(model.vocabulary))
         estimate.of_run(model, plan, corpus, valid).require()
         model.adopt(plan.loss)
         if plan.init_vectors is not None:
@@ -112,6 +112,7 @@ class _Run:
         self.epoch, self.batch = 0, 0  # epochs finished; batches of the present one
         self.loss_sum, self.tokens, self.seconds = 0.0, 0, 0.0  # of the present epoch
         self.best, self.waited, self.halvings = math.inf, 0, 0
+        self.stopped = False  # by on_epoch
         self.whole = True  # whether the model stands between two batches, so that it may be saved
         self.batches = -(-len(corpus.tokens) // plan.batch_size)
         self.average = None
@@ -127,7 +128,7 @@ class _Run:
         self.progress = Progress(label, exact, total, done, self.plan.quiet)
         try:
             with Interrupts() as interrupts:
-                while self.epoch < self.epochs and not self._out_of_patience():
+                while self.epoch < self.epochs and not (self.stopped or self._out_of_patience()):
                     interrupts.check()
                     self._one_epoch(interrupts)
                 if self.history.best_epoch not in (None, self.epoch):
@@ -243,6 +244,8 @@ class _Run:
         self.progress.line(_line(record, network.loss.label))
         if self.every_batches or self.every_seconds:
             self._checkpoint()
+        if self.plan.on_epoch is not None:
+            self.stopped = bool(self.plan.on_epoch(dict(record)))
 
     @contextlib.contextmanager
     def _mean(self):

@@ -51,7 +51,7 @@ def main(corpus_place: str, sizes: dict, limit: int | None = None) -> dict[str, 
         if held_out:
             text = [" ".join(corpus.vocabulary.words[3 : 3 + WORDS_OF_VALIDATION])]
             valid = fastnplm.Corpus.prepare(text, vocabulary=corpus.vocabulary)
-        checked = plan.check(valid=valid, **options).fitted(len(corpus))
+        checked = plan.check(valid=valid, **options).fitted(len(corpus), len(corpus.vocabulary))
         outline = estimate.Outline(corpus.vocabulary, **sizes)
         found = estimate.of_run(outline, checked, corpus, valid)
         try:

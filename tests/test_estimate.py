@@ -156,7 +156,7 @@ def test_what_stands_there_already_is_not_needed_again(small, tmp_path):
     corpus, model = small
     options = {"out": tmp_path / "m", "checkpoint_every": 1, "quiet": True, "batch_size": 2}
     fastnplm.train(model, corpus, epochs=1, **options)
-    checked = plan.check(resume=True, **options).fitted(len(corpus))
+    checked = plan.check(resume=True, **options).fitted(len(corpus), len(corpus.vocabulary))
     found = estimate.of_run(model, checked, corpus)
     there = sum(path.stat().st_size for path in (tmp_path / "m").rglob("*") if path.is_file())
     assert found.kept == there > 0
@@ -171,7 +171,9 @@ def test_the_disk_holds_what_was_estimated(tmp_path, monkeypatch):
     with fastnplm.Corpus.prepare([" ".join(f"w{i}" for i in range(3000))], min_count=1) as corpus:
         model = fastnplm.NPLM(corpus.vocabulary, context=2, dim=64, hidden=64)
         options = {"out": tmp_path / "m", "checkpoint_every": 4, "quiet": True, "epochs": 2}
-        found = estimate.of_run(model, plan.check(**options).fitted(len(corpus)), corpus)
+        found = estimate.of_run(
+            model, plan.check(**options).fitted(len(corpus), len(corpus.vocabulary)), corpus
+        )
         sizes = []
         put = folder.put_in_place
 

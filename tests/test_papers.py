@@ -12,13 +12,14 @@ import runs
 
 import fastnplm
 from fastnplm import plan
+from fastnplm.command.train import SIZES, sizes
 
 # The suite is run from a checkout and never installed; last, so that it hides no installed module.
 sys.path.append(str(Path(__file__).parents[1]))
 
 from bench import summary
 from bench.papers import __main__ as command
-from bench.papers import ablation, report, rows, run
+from bench.papers import ablation, defaults, report, rows, run
 
 SETTINGS = {field.name for field in dataclasses.fields(fastnplm.Settings)}
 
@@ -137,7 +138,8 @@ def test_the_report_shows_each_row_beside_the_paper(made, tmp_path):
     assert "257" in text
     ratio = results[0]["perplexity"]
     ratio = ratio["network"]["test"] / ratio["kneser-ney 3"]["test"]
-    assert f"trigram: {ratio:.2f}; in the paper 268/323 = 0.83" in text
+    line = f"MLP1, seed 0, to the Kneser-Ney trigram: {ratio:.2f}; in the paper 268/323 = 0.83"
+    assert line in text
     report.draw(results, tmp_path / "curves.svg")
     assert "</svg>" in (tmp_path / "curves.svg").read_text()
 
@@ -164,7 +166,7 @@ def test_the_ablation_changes_one_thing_a_run(data, tmp_path):
         given = {k: v for k, v in (ablation.PLAIN | change).items() if k in SETTINGS}
         plan.check(valid="valid.txt", **given)
         changed = set(change) - {"lr"}  # a rule's rate belongs to the rule
-        assert len(changed) <= 1 + name.count(", ") or name in ("both dropouts", "defaults")
+        assert len(changed) <= 1 + name.count(", ") or name.startswith(("both", "defaults"))
     texts = ablation.sample(data, tmp_path, every=2)
     chosen = {name: ablation.CHANGES[name] for name in ("plain", "tied", "defaults")}
     short = {name: {"epochs": 1} | change for name, change in chosen.items()}
@@ -188,5 +190,44 @@ def test_an_unknown_setting_or_row_is_refused(capsys):
 def test_rows_are_compared_on_equal_terms():
     """The papers' rows differ in nothing but the sizes of table 1."""
     bengio = [rows.ROWS[name] for name in ("MLP1", "MLP3", "MLP5", "MLP7", "MLP9")]
-    assert len({json.dumps(run._plain(row.settings), sort_keys=True) for row in bengio}) == 1
+    assert len({json.dumps(rows.plain(row.settings), sort_keys=True) for row in bengio}) == 1
     assert all(dataclasses.replace(row, size={}).corpus == "brown" for row in bengio)
+
+
+def test_the_defaults_are_judged_by_twenty_runs_of_their_network():
+    assert defaults.FORM.items() <= sizes(dict.fromkeys(SIZES | defaults.FORM)).items()
+    for runs_ in (defaults.RUNS, defaults.LARGE_RUNS):
+        assert len(runs_) == 20
+        assert next(iter(runs_.items())) == ("defaults", {})
+        for settings in runs_.values():
+            assert not rows.SIZES & set(settings)
+    for settings in (defaults.RUNS | defaults.LARGE_RUNS | defaults.OTHERS).values():
+        json.dumps(rows.plain(settings))
+        plan.check(valid="valid.txt", **rows.split(settings)[1])
+
+
+def test_a_study_of_the_defaults_goes_on_where_it_was(data, tmp_path):
+    few = {"defaults": {}, "sgd": {"optimizer": "sgd", "lr": 1e-3, "epochs": 2}}
+    told = []
+    text = rows.texts("brown", data)
+    defaults.measure("brown", *text, tmp_path, runs={"defaults": {}}, tell=told.append)
+    found = defaults.measure("brown", *text, tmp_path, runs=few, tell=told.append)
+    assert [run["name"] for run in found["runs"]] == ["defaults", "sgd"]
+    assert len(told) == 2
+    assert json.loads((tmp_path / "defaults-brown.json").read_text()) == found
+    first, second = found["runs"]
+    assert first["perplexity"] == min(first["curve"])
+    assert second["settings"]["lr"] == 1e-3
+    text = defaults.markdown(found)
+    assert f"| sgd | {second['perplexity']:.2f} | +" in text
+    assert report.read(tmp_path) == []
+
+
+def test_what_falls_behind_the_runs_of_its_length_is_given_up():
+    logged = [{"epochs": 4, "curve": [100.0, 90.0, 80.0, 79.0]}, {"epochs": 8, "curve": [50.0] * 8}]
+    judge = defaults.Pruning(logged, 4)
+    behind = {1: 116.0, 2: 98.0, 3: 84.1, 4: 83.0}
+    for epoch, perplexity in behind.items():
+        assert judge({"epoch": epoch, "valid_perplexity": perplexity})
+        assert not judge({"epoch": epoch, "valid_perplexity": perplexity - 1.2})
+    assert not defaults.Pruning(logged, 5)({"epoch": 1, "valid_perplexity": 1e9})

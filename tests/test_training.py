@@ -7,7 +7,9 @@ import pytest
 import runs
 
 import fastnplm
-from fastnplm import evaluation
+from fastnplm import errors, evaluation, loss
+
+ADAM = fastnplm.Optimizer("adam", lr=0.001, beta1=0.9, beta2=0.999, epsilon=1e-8)
 
 
 @pytest.fixture
@@ -56,18 +58,95 @@ def test_patience_stops_after_so_many_epochs_without_improvement(monkeypatch, co
     assert (model.embedding == tables[1]).all()
 
 
+@pytest.mark.parametrize("average", [None, 0.5])
+def test_on_epoch_sees_each_record_and_may_end_the_run(monkeypatch, corpus, tmp_path, average):
+    seen = []
+
+    def judge(record):
+        seen.append(record)
+        return record["epoch"] == 2
+
+    out = tmp_path / "model"
+    _, history, _ = _train(
+        monkeypatch, corpus, [9.0, 8.0, 7.0], on_epoch=judge, out=out, average=average
+    )
+    assert seen == history.epochs
+    assert [record["epoch"] for record in seen] == [1, 2]
+    assert history.best_epoch == 2
+    assert len((out / "history.jsonl").read_text().splitlines()) == 2
+    assert fastnplm.load(out).embedding.any()
+
+
+def test_on_epoch_must_be_a_function(corpus):
+    with pytest.raises(errors.SettingsError, match="on_epoch is 3; expected a function"):
+        fastnplm.train(runs.network(corpus), corpus, on_epoch=3)
+
+
 @pytest.mark.parametrize(
-    ("tokens", "epochs", "dropout"),
-    [(50, 12, 0.0), (1999, 12, 0.0), (40_000, 12, 0.5), (10**6, 8, 0.4), (10**7, 5, 0.2),
-     (10**9, 3, 0.1)],
+    ("tokens", "epochs", "dropout", "batch_size", "rate"),
+    [(37_000, 12, 0.5, 64, 0.1), (125_000, 11, 0.4126, 128, 0.15), (10**6, 8, 0.25, 128, 0.15),
+     (10**7, 5, 0.1, 128, 0.15), (10**9, 3, 0.1, 128, 0.15)],
 )  # fmt: skip
-def test_what_is_left_open_follows_the_corpus_size(tokens, epochs, dropout):
-    found = fastnplm.Settings().fitted(tokens)
+def test_what_is_left_open_follows_the_corpus_size(tokens, epochs, dropout, batch_size, rate):
+    found = fastnplm.Settings().fitted(tokens, 1000)
     assert found.epochs == epochs
-    assert found.dropout == pytest.approx(dropout)
-    assert found.input_dropout == pytest.approx(dropout * 0.6)
-    given = fastnplm.Settings(epochs=2, dropout=0.0, input_dropout=0.7)
-    assert given.fitted(tokens) == given
+    assert found.dropout == pytest.approx(dropout, rel=1e-3)
+    assert found.input_dropout == pytest.approx(found.dropout * 0.6)
+    assert found.batch_size == batch_size
+    assert found.average == 0.2
+    momentum = fastnplm.Optimizer("momentum", lr=rate, beta1=0.9, weight_decay=5e-4)
+    assert found.optimizer == momentum
+    given = fastnplm.Settings(
+        epochs=2, dropout=0.0, input_dropout=0.7, loss=fastnplm.Softmax(), batch_size=3,
+        average=0.5, optimizer=fastnplm.Optimizer("sgd", lr=0.5),
+    )  # fmt: skip
+    assert given.fitted(tokens, 1000) == given
+
+
+@pytest.mark.parametrize(
+    ("tokens", "dropout", "batch_size"),
+    [(37_000, 0.5, 64), (10**6, 0.25, 256), (4 * 10**6, 0.1416, 512), (10**7, 0.0, 512)],
+)
+def test_a_sampled_loss_has_defaults_of_its_own(tokens, dropout, batch_size):
+    found = fastnplm.Settings(loss="ns").checked().fitted(tokens, 1000)
+    assert found.dropout == pytest.approx(dropout, abs=0.001)
+    assert found.batch_size == batch_size
+    assert found.average == 0.2
+    assert found.optimizer == ADAM
+
+
+@pytest.mark.parametrize("tokens", [1, 50, 1999])
+def test_a_very_small_text_is_learnt_as_it_is(tokens):
+    found = fastnplm.Settings().fitted(tokens, 30)
+    assert (found.epochs, found.dropout, found.input_dropout) == (12, 0.0, 0.0)
+    assert (found.batch_size, found.average, found.optimizer) == (256, 0.0, ADAM)
+
+
+def test_what_is_said_of_the_default_optimizer_is_kept():
+    found = fastnplm.Settings(lr=0.01, weight_decay=0.0).checked().fitted(40_000, 1000)
+    assert (found.optimizer.lr, found.optimizer.weight_decay) == (0.01, 0.0)
+    found = fastnplm.Settings(l1=1e-4).checked().fitted(40_000, 1000)
+    assert (found.optimizer.l1, found.optimizer.weight_decay) == (1e-4, 0.0)
+    assert fastnplm.Settings(optimizer="adam").checked().fitted(40_000, 1000).optimizer == ADAM
+
+
+@pytest.mark.parametrize(
+    ("words", "negatives", "loss"),
+    [(50_000, None, fastnplm.Softmax()), (50_000, 3, fastnplm.Softmax()),
+     (50_001, None, fastnplm.NCE(100, shared=128)), (50_001, 3, fastnplm.NCE(3, shared=128))],
+)  # fmt: skip
+def test_the_loss_follows_the_vocabulary_where_none_is_named(words, negatives, loss):
+    assert fastnplm.Settings(negatives=negatives).fitted(10**6, words).loss == loss
+    named = fastnplm.Settings(loss="ns").checked().fitted(10**6, words)
+    assert named.loss == fastnplm.NegativeSampling()
+
+
+def test_a_large_vocabulary_is_trained_by_sampling(monkeypatch, corpus):
+    monkeypatch.setattr(loss, "LARGE_VOCABULARY", len(corpus.vocabulary) - 1)
+    model = runs.network(corpus)
+    history = fastnplm.train(model, corpus, batch_size=64, epochs=1, quiet=True)
+    assert history.epochs[0]["loss"] == "nce"
+    assert model.loss == fastnplm.NCE(100, shared=128)
 
 
 def test_a_run_takes_the_settings_of_its_corpus(corpus):

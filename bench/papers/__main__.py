@@ -5,6 +5,8 @@ python -m bench.papers brown-best --seed 1
 python -m bench.papers brown-best --set dropout=0.4 --as try --valid-only
 python -m bench.papers ensemble brown-best-seed0 brown-best-seed1
 python -m bench.papers ablation
+python -m bench.papers defaults brown ptb pku
+python -m bench.papers defaults --text train.txt --valid valid.txt --as large
 python -m bench.papers report
 """
 
@@ -23,15 +25,17 @@ def main(argv=None):
     # Else NumPy's BLAS starts a second pool of threads beside the kernels' own.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from .. import summary
-    from . import ablation, report, rows, run
+    from . import ablation, defaults, report, rows, run
 
     parser = argparse.ArgumentParser(
         prog="python -m bench.papers",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("row", help=f"{', '.join(rows.ROWS)}, ensemble, ablation or report")
-    parser.add_argument("members", nargs="*", help="of the ensemble: ROW-seedS, one corpus")
+    parser.add_argument(
+        "row", help=f"{', '.join(rows.ROWS)}, ensemble, ablation, defaults or report"
+    )
+    parser.add_argument("members", nargs="*", help="of the ensemble: ROW-seedS; or corpora")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="the corpora")
     parser.add_argument("--output", type=Path, default=HERE / "results")
     parser.add_argument("--seed", type=int, default=0)
@@ -39,6 +43,8 @@ def main(argv=None):
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--as", dest="name", help="another name for the JSON")
     parser.add_argument("--valid-only", action="store_true", help="leave the test part alone")
+    parser.add_argument("--text", type=Path, help="defaults: on this text, with --valid")
+    parser.add_argument("--valid", type=Path, help="defaults: its validation text")
     parser.add_argument("--curves", type=Path, help="report: draw the learning curves here")
     parser.add_argument("--readme", type=Path, help="report: put its summary into this file")
     given = parser.parse_args(argv)
@@ -60,6 +66,17 @@ def main(argv=None):
             found = ablation.measure(*texts, threads=given.threads, tell=tell)
         (given.output / "ablation.json").write_text(json.dumps(found, indent=1) + "\n")
         print(ablation.markdown(found), end="")
+        return 0
+    if given.row == "defaults":
+        texts = {given.name or "text": ({"train": given.text, "valid": given.valid}, 3)}
+        if not given.text:
+            unknown = set(given.members) - set(rows.CORPORA)
+            if unknown:
+                parser.error(f"no corpus {unknown.pop()}; there are {', '.join(rows.CORPORA)}")
+            texts = {name: rows.texts(name, given.data) for name in given.members or rows.CORPORA}
+        for name, (files, min_count) in texts.items():
+            found = defaults.measure(name, files, min_count, given.output, given.threads, tell=tell)
+            print(defaults.markdown(found), end="")
         return 0
     if given.row == "ensemble":
         if not given.members:

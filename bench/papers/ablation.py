@@ -9,9 +9,13 @@ import fastnplm
 from .. import machine
 from . import rows
 
-PLAIN = {"epochs": 12, "dropout": 0.0, "input_dropout": 0.0, "precision": "bf16"}
+PLAIN = {
+    "optimizer": "adam", "batch_size": 256, "epochs": 12, "dropout": 0.0, "input_dropout": 0.0,
+    "average": 0.0, "precision": "bf16",
+}  # fmt: skip
+_OPEN = dict.fromkeys(("optimizer", "batch_size", "epochs", "dropout", "input_dropout", "average"))
 
-# Each changes the plain run in one thing; "defaults" is what train does when nothing is said.
+# Each changes the plain run in one thing; "defaults" is what the command does when nothing is said.
 CHANGES = {
     "plain": {},
     "dropout 0.5": {"dropout": 0.5},
@@ -40,7 +44,8 @@ CHANGES = {
     "momentum 0.2, batch 64": {"optimizer": "momentum", "lr": 0.2, "batch_size": 64},
     "adagrad": {"optimizer": "adagrad"},
     "rmsprop": {"optimizer": "rmsprop"},
-    "defaults": {"epochs": None, "dropout": None, "input_dropout": None},
+    "defaults, plain network": _OPEN,
+    "defaults": _OPEN | {"tied": True, "direct": True},
 }
 
 
@@ -62,14 +67,12 @@ def sample(data, folder, every=20):
 def measure(train, valid, changes=CHANGES, min_count=3, threads=None, tell=print):
     """Train once for each change; returns a dict for JSON: perplexities, epochs, seconds."""
     found = []
-    sizes = {"context", "dim", "hidden", "direct", "layers", "tied"}
     with (
         fastnplm.Corpus.prepare(train, min_count=min_count) as corpus,
         fastnplm.Corpus.prepare(valid, vocabulary=corpus.vocabulary) as held_out,
     ):
         for name, change in changes.items():
-            given = PLAIN | change
-            size = {key: given.pop(key) for key in sizes & set(given)}
+            size, given = rows.split(PLAIN | change)
             model = fastnplm.NPLM(corpus.vocabulary, **size)
             history = fastnplm.train(
                 model, corpus, valid=held_out, quiet=True, threads=threads, **given

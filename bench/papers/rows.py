@@ -4,8 +4,10 @@ import dataclasses
 from pathlib import Path
 
 import fastnplm
+from fastnplm import loss as losses
 
 PARTS = ("train", "valid", "test")
+SIZES = frozenset({"context", "dim", "hidden", "direct", "layers", "tied"})
 
 # Brown has its rare words replaced in the files, PTB in the edition; PKU's are left to min_count.
 CORPORA = {
@@ -39,18 +41,34 @@ class Row:
 
     def changed(self, changes):
         """This row with some of its sizes or settings changed: ``{"dim": 50}``."""
-        sizes = {"context", "dim", "hidden", "direct", "layers", "tied"}
-        known = sizes | {field.name for field in dataclasses.fields(fastnplm.Settings)}
+        known = SIZES | {field.name for field in dataclasses.fields(fastnplm.Settings)}
         unknown = sorted(set(changes) - known)
         if unknown:
             raise SystemExit(
                 f"no setting {', '.join(unknown)}; there are {', '.join(sorted(known))}"
             )
-        size = self.size | {k: v for k, v in changes.items() if k in sizes}
-        settings = self.settings | {k: v for k, v in changes.items() if k not in sizes}
+        size, settings = split(changes)
+        size, settings = self.size | size, self.settings | settings
         if isinstance(settings.get("schedule"), dict):  # from the command line
             settings["schedule"] = fastnplm.Schedule(**settings["schedule"])
         return dataclasses.replace(self, size=size, settings=settings)
+
+
+def split(changes):
+    """What ``NPLM`` takes of a dict of sizes and settings, and what ``train`` takes."""
+    size = {name: value for name, value in changes.items() if name in SIZES}
+    return size, {name: value for name, value in changes.items() if name not in SIZES}
+
+
+def plain(settings):
+    """Settings as JSON values."""
+    return {name: _plain(value) for name, value in settings.items()}
+
+
+def _plain(value):
+    if isinstance(value, tuple(losses.LOSSES.values())):
+        return losses.to_config(value)
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value
 
 
 def texts(corpus, data):
@@ -71,6 +89,7 @@ def _bengio(published, mixture, context=4, **size):
         "batch_size": 64,
         "dropout": 0.0,
         "input_dropout": 0.0,
+        "average": 0.0,
         "epochs": 5,
         "precision": "bf16",
     }
@@ -98,6 +117,15 @@ ROWS = {
     "MLP5": _bengio(279, 259, hidden=50, dim=30, direct=True),
     "MLP7": _bengio(293, 270, context=2, hidden=50, dim=30, direct=True),
     "MLP9": _bengio(276, 252, hidden=100, dim=30),
+    # The paper's first network, trained as ``train`` does when nothing is said.
+    "MLP1-defaults": Row(
+        "brown",
+        {"context": 4, "hidden": 50, "dim": 60, "direct": True},
+        {"precision": "bf16"},
+        268,
+        257,
+        "Bengio et al. 2003, table 1",
+    ),
     "brown-best": Row(
         "brown",
         {"context": 8, "dim": 150, "hidden": 300, "tied": True, "direct": True},
@@ -111,23 +139,9 @@ ROWS = {
         116.7,
         "Mikolov 2012 (thesis): feed-forward network, and mixed with Kneser-Ney",
     ),
-    # Not tried yet with momentum and direct connections.
     "pku-best": Row(
         "pku",
-        {"context": 6, "dim": 150, "hidden": 300, "tied": True},
-        {
-            "optimizer": "adam",
-            "lr": 1e-3,
-            "weight_decay": 0.1,
-            "batch_size": 256,
-            "dropout": 0.4,
-            "input_dropout": 0.25,
-            "word_dropout": 0.05,
-            "output_dropout": 0.2,
-            "epochs": 12,
-            "average": 0.1,
-            "schedule": fastnplm.Schedule("cosine", floor=0.05),
-            "precision": "bf16",
-        },
+        {"context": 6, "dim": 150, "hidden": 300, "tied": True, "direct": True},
+        _MOMENTUM | {"epochs": 8},
     ),
 }

@@ -1,7 +1,6 @@
 """Train a row, evaluate it alone and mixed with Kneser-Ney, and write what came out as JSON."""
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import resource
@@ -48,7 +47,7 @@ def run(name, row, data, output, seed=0, threads=None, test=True, quiet=False):
             "seed": seed,
             "corpus": row.corpus,
             "size": row.size,
-            "settings": _plain(row.settings),
+            "settings": rows.plain(row.settings),
             "data": {part: _sha256(files[part]) for part in ("train", *parts)},
             "vocabulary": len(corpus.vocabulary),
             "parameters": sum(value.size for value in model.parameters.values()),
@@ -130,14 +129,6 @@ class _Clock:
         now = {"seconds": time.perf_counter(), "cpu_seconds": _cpu_seconds()}
         self.spent = {name: self.spent[name] + now[name] - self._began[name] for name in now}
         self._path.write_text(json.dumps(self.spent) + "\n")
-
-
-def _plain(settings):
-    """Settings as JSON values."""
-    return {
-        name: dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value
-        for name, value in settings.items()
-    }
 
 
 def _sha256(path):

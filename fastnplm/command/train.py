@@ -28,10 +28,17 @@ _size = options(
     click.option("--dim", type=COUNT, help="Width of a word's vector.  [default: 100]"),
     click.option("--hidden", type=COUNT, help="Units of the tanh layer.  [default: 200]"),
     click.option(
-        "--direct", is_flag=True, help="Connect vectors to scores too; if tied, to the projection."
+        "--direct/--no-direct",
+        default=None,
+        help="Connect vectors to scores too; if tied, to the projection."
+        "  [default: as --tied, if neither is said]",
     ),
     click.option("--layers", type=click.IntRange(1, 2), help="Hidden layers.  [default: 1]"),
-    click.option("--tied", is_flag=True, help="The scores use the words' vectors too."),
+    click.option(
+        "--tied/--no-tied",
+        default=None,
+        help="The scores use the words' vectors too.  [default: tied, if neither is said]",
+    ),
     click.option("--init", type=FOLDER, help="Start from this model, with its words and sizes."),
     click.option(
         "--init-vectors", type=FOLDER, help="Word vectors to start with: a file of word2vec's form."
@@ -41,9 +48,8 @@ _loss = options(
     click.option(
         "--loss",
         type=click.Choice(["softmax", "ns", "nce"]),
-        default="softmax",
-        show_default=True,
-        help="Exact softmax, negative sampling, noise-contrastive estimation.",
+        help="Exact softmax, negative sampling, noise-contrastive estimation."
+        "  [default: softmax up to 50,000 words, then nce with 100 shared negatives]",
     ),
     click.option("--negatives", type=COUNT, help="Noise words an example.  [default: 10]"),
     click.option("--power", type=float, help="Noise follows count ** power.  [default: 0.75]"),
@@ -53,8 +59,7 @@ _descent = options(
     click.option(
         "--optimizer",
         type=click.Choice(["sgd", "momentum", "adagrad", "rmsprop", "adam"]),
-        default="adam",
-        show_default=True,
+        help="[default: momentum for the exact softmax, adam for a sampled loss]",
     ),
     click.option("--lr", type=float, help="Learning rate.  [default: the optimiser's]"),
     click.option(
@@ -68,7 +73,7 @@ _descent = options(
     click.option(
         "--floor", type=click.FloatRange(0, 1), help="Last rate, as a share of the first."
     ),
-    click.option("--batch-size", type=COUNT, default=256, show_default=True),
+    click.option("--batch-size", type=COUNT, help="Examples a step.  [default: by the size]"),
     click.option("--epochs", type=COUNT, help="Passes over the text.  [default: by its size]"),
     click.option("--patience", type=COUNT, help="Stop after so many epochs without improvement."),
     click.option(
@@ -84,7 +89,9 @@ _descent = options(
     click.option("--clip", type=click.FloatRange(min=0), help="Largest norm of a gradient."),
     click.option("--label-smoothing", type=SHARE, default=0.0, help="Share of targets spread out."),
     click.option(
-        "--average", type=SHARE, help="Keep a mean of the weights over this share of the run."
+        "--average",
+        type=SHARE,
+        help="Keep a mean of the weights over this share of the run.  [default: by the size]",
     ),
     click.option("--weight-decay", type=click.FloatRange(min=0), help="Decoupled; of weights."),
     click.option("--l1", type=click.FloatRange(min=0), help="L1 penalty, of weights."),
@@ -165,14 +172,15 @@ def train(text, out, blend, valid, init, dry_run, as_json, quiet, **choices):
             corpus = stack.enter_context(opened(text, choices, model, init, quiet))
             remark(f"corpus: {describe(corpus)}", quiet)
         # Memory is given to the parameters only when it is known to be enough.
-        outline = model or estimate.Outline(corpus.vocabulary, **_sizes(choices))
+        outline = model or estimate.Outline(corpus.vocabulary, **sizes(choices))
         held_out = None
         if valid:
             # Validation text becomes words as the training text did: the vocabulary says how.
             names = ("threads",) if is_prepared(valid) else ("threads", *READING)
             reading = {name: choices[name] for name in names}
             held_out = stack.enter_context(opened(valid, reading, outline, init or text[0], quiet))
-        needs = estimate.of_run(outline, checked.fitted(len(corpus)), corpus, held_out)
+        fitted = checked.fitted(len(corpus), len(outline.vocabulary))
+        needs = estimate.of_run(outline, fitted, corpus, held_out)
         if dry_run:
             _show(needs, as_json)
         needs.require()
@@ -186,20 +194,28 @@ def train(text, out, blend, valid, init, dry_run, as_json, quiet, **choices):
 
 def _settings(choices):
     """The arguments of ``training.train`` that options give: names become objects."""
+    from ..errors import SettingsError
     from ..loss import resolve
     from ..plan import Settings
     from ..schedule import Schedule
 
-    loss = resolve(choices["loss"], choices["negatives"])
-    if loss.name != "softmax":
-        noise = {name: choices[name] for name in ("power", "shared")}
-        changes = {name: value for name, value in noise.items() if value is not None}
-        loss = dataclasses.replace(loss, **changes)
+    loss = choices["loss"]
+    noise = {name: choices[name] for name in ("power", "shared")}
+    changes = {name: value for name, value in noise.items() if value is not None}
+    if loss is None and changes:
+        raise SettingsError(
+            f"--{next(iter(changes))} is of a sampled loss, and none is named;"
+            " pass --loss ns or nce"
+        )
+    if loss is not None:
+        loss = resolve(loss, choices["negatives"])
+        if loss.name != "softmax":
+            loss = dataclasses.replace(loss, **changes)
     schedule = Schedule(
         choices["schedule"], warmup=choices["warmup"] or 0.0, floor=choices["floor"] or 0.0
     )
     names = {field.name for field in dataclasses.fields(Settings)} & set(choices)
-    return {name: choices[name] for name in names - {"negatives"}} | {
+    return {name: choices[name] for name in names} | {
         "loss": loss,
         "schedule": schedule,
     }
@@ -220,20 +236,24 @@ def _initial(init, choices):
                 " leave it out"
             )
     for name in FORMS:
-        if choices[name] and not getattr(model, name):
-            raise SettingsError(f"{init} was not made with --{name}; leave it out")
+        if choices[name] not in (None, getattr(model, name)):
+            said = f"--{name}" if choices[name] else f"--no-{name}"
+            raise SettingsError(f"{init} was not made with {said}; leave it out")
     return model
 
 
-def _sizes(choices):
+def sizes(choices):
+    """What ``NPLM`` takes, from options of which None were not given."""
     sizes = {name: choices[name] or default for name, default in SIZES.items()}
-    return sizes | {name: choices[name] for name in FORMS}
+    # What nothing is said about is the form that is better and smaller (docs/perplexity.md).
+    best = all(choices[name] is None for name in FORMS)
+    return sizes | {name: best or bool(choices[name]) for name in FORMS}
 
 
 def _fresh(vocabulary, choices):
     from ..nplm import NPLM
 
-    return NPLM(vocabulary, **_sizes(choices), seed=choices["seed"])
+    return NPLM(vocabulary, **sizes(choices), seed=choices["seed"])
 
 
 def _show(needs, as_json):

@@ -1,0 +1,165 @@
+"""What ``train`` does when nothing is said, against twenty runs of the same network.
+
+The network is the default one (N=4, M=100, H=200, tied, direct), or, under OTHERS, the plain one of
+the same sizes. Each run is logged as soon as it ends, so that a stopped study goes on where it was;
+one that falls behind the runs of its length is given up, and its curve says where.
+"""
+
+import json
+import math
+from pathlib import Path
+
+import fastnplm
+from fastnplm import loss as losses
+
+from .. import machine
+from . import rows
+
+# bf16 changes no perplexity here beyond its second decimal (docs/kernels.md), and halves the time.
+DEFAULTS = "defaults"
+COMMON = {"precision": "bf16"}
+# What the command makes where no form is named; ``NPLM`` itself makes the paper's plain network.
+FORM = {"tied": True, "direct": True}
+_PLAIN = {"tied": False, "direct": False}
+_SHORT = {"epochs": 4}
+_ADAM = {"optimizer": "adam", "batch_size": 256}
+
+# The defaults are never given up. The others leave out what the ablation shows to be far behind.
+RUNS = {
+    DEFAULTS: {},
+    "4 epochs": _SHORT,
+    "4 epochs, dropout 0.15 and 0.09": _SHORT | {"dropout": 0.15, "input_dropout": 0.09},
+    "4 epochs, dropout 0.4 and 0.24": _SHORT | {"dropout": 0.4, "input_dropout": 0.24},
+    "4 epochs, no dropout": _SHORT | {"dropout": 0.0, "input_dropout": 0.0},
+    "4 epochs, rate 0.1": _SHORT | {"lr": 0.1},
+    "4 epochs, rate 0.05": _SHORT | {"lr": 0.05},
+    "4 epochs, rate 0.2": _SHORT | {"lr": 0.2},
+    "4 epochs, rate 0.1, batches of 64": _SHORT | {"lr": 0.1, "batch_size": 64},
+    "4 epochs, rate 0.2, batches of 256": _SHORT | {"lr": 0.2, "batch_size": 256},
+    "4 epochs, no average": _SHORT | {"average": 0.0},
+    "4 epochs, constant rate": _SHORT | {"schedule": "constant"},
+    "4 epochs, weight decay 0.002": _SHORT | {"weight_decay": 0.002},
+    "4 epochs, no weight decay": _SHORT | {"weight_decay": 0.0},
+    "4 epochs, label smoothing 0.05": _SHORT | {"label_smoothing": 0.05},
+    "4 epochs, word dropout 0.05": _SHORT | {"word_dropout": 0.05},
+    "Adam": _ADAM,
+    "Adam, dropout 0.4 and 0.24, no average": (
+        _ADAM | {"dropout": 0.4, "input_dropout": 0.24, "average": 0.0}
+    ),
+    "RMSProp": _ADAM | {"optimizer": "rmsprop"},
+    "Adagrad": _ADAM | {"optimizer": "adagrad"},
+}
+OTHERS = {
+    "plain network": _PLAIN,
+    "plain network, Adam": _PLAIN | _ADAM,
+    "plain network, Adam, dropout 0.4 and 0.24, no average": (
+        _PLAIN | _ADAM | {"dropout": 0.4, "input_dropout": 0.24, "average": 0.0}
+    ),
+}
+# Of a text whose vocabulary is large: an epoch or two tell what five would.
+_TWO = {"epochs": 2}
+LARGE_RUNS = {
+    DEFAULTS: {},
+    "2 epochs": _TWO,
+    "3 epochs": {"epochs": 3},
+    "2 epochs, dropout 0.1 and 0": _TWO | {"dropout": 0.1, "input_dropout": 0.0},
+    "2 epochs, dropout 0.2 and 0.12": _TWO | {"dropout": 0.2, "input_dropout": 0.12},
+    "2 epochs, rate 0.0005": _TWO | {"lr": 0.0005},
+    "2 epochs, rate 0.002": _TWO | {"lr": 0.002},
+    "2 epochs, batches of 256": _TWO | {"batch_size": 256},
+    "2 epochs, batches of 1024, rate 0.002": _TWO | {"batch_size": 1024, "lr": 0.002},
+    "2 epochs, 10 negatives": _TWO | {"loss": fastnplm.NCE(10)},
+    "2 epochs, 50 negatives": _TWO | {"loss": fastnplm.NCE(50, shared=64)},
+    "2 epochs, 512 negatives": _TWO | {"loss": fastnplm.NCE(512, shared=128)},
+    "2 epochs, noise shared by 32": _TWO | {"loss": fastnplm.NCE(100, shared=32)},
+    "2 epochs, power 1": _TWO | {"loss": fastnplm.NCE(100, power=1.0, shared=128)},
+    "2 epochs, ns": _TWO | {"loss": fastnplm.NegativeSampling(100, shared=128)},
+    "2 epochs, no average": _TWO | {"average": 0.0},
+    "2 epochs, constant rate": _TWO | {"schedule": "constant"},
+    "2 epochs, linear decay": _TWO | {"schedule": "linear"},
+    "2 epochs, Adagrad": _TWO | {"optimizer": "adagrad"},
+    "2 epochs, momentum": _TWO | {"optimizer": "momentum", "lr": 0.15},
+}
+LARGE_OTHERS = {"plain network": _PLAIN, "2 epochs, plain network": _TWO | _PLAIN}
+LEEWAY = (0.15, 0.08, 0.05)  # how far behind a run may be after one, two, three and more epochs
+
+
+class Pruning:
+    """Whether a run is so far behind the logged ones of its length that it is given up."""
+
+    def __init__(self, logged, epochs):
+        self._curves = [run["curve"] for run in logged if run["epochs"] == epochs]
+
+    def __call__(self, record):
+        epoch = record["epoch"]
+        known = [curve[epoch - 1] for curve in self._curves if len(curve) >= epoch]
+        leeway = LEEWAY[min(epoch, len(LEEWAY)) - 1]
+        return bool(known) and record["valid_perplexity"] > min(known) * (1 + leeway)
+
+
+def measure(name, files, min_count, output, threads=None, runs=None, tell=print):
+    """The runs on a text, those logged in OUTPUT/defaults-NAME.json left out; its dict.
+
+    files : of the text, by "train" and "valid"; runs : name -> settings; None: RUNS and OTHERS, or
+    LARGE_RUNS and LARGE_OTHERS where ``train`` itself would take a sampled loss
+    """
+    path = Path(output) / f"defaults-{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    found = {"corpus": name, "runs": []}
+    if path.exists():
+        found = json.loads(path.read_text())
+    with (
+        fastnplm.Corpus.prepare(files["train"], min_count=min_count) as text,
+        fastnplm.Corpus.prepare(files["valid"], vocabulary=text.vocabulary) as valid,
+    ):
+        found |= {"tokens": len(text.tokens), "vocabulary": len(text.vocabulary)}
+        if runs is None:
+            large = len(text.vocabulary) > losses.LARGE_VOCABULARY
+            runs = LARGE_RUNS | LARGE_OTHERS if large else RUNS | OTHERS
+        for title, settings in runs.items():
+            if title in (run["name"] for run in found["runs"]):
+                continue
+            found["runs"].append(_run(title, settings, found["runs"], text, valid, threads))
+            found["machine"] = machine.describe()
+            path.write_text(json.dumps(found, indent=1) + "\n")
+            tell(f"{name}, {_told(found['runs'][-1])}")
+    return found
+
+
+def _run(name, settings, logged, text, valid, threads):
+    size, given = rows.split(settings)
+    epochs = fastnplm.Settings(**given).fitted(len(text.tokens), len(text.vocabulary)).epochs
+    pruning = None if name == DEFAULTS else Pruning(logged, epochs)
+    model = fastnplm.NPLM(text.vocabulary, **FORM | size)
+    history = fastnplm.train(
+        model, text, valid=valid, quiet=True, threads=threads, on_epoch=pruning, **COMMON, **given
+    )
+    return {
+        "name": name,
+        "settings": rows.plain(settings),
+        "epochs": epochs,
+        "curve": history.perplexities,
+        "perplexity": min(history.perplexities),
+        "seconds": sum(epoch["seconds"] for epoch in history.epochs),
+    }
+
+
+def _told(run):
+    ended = "" if len(run["curve"]) == run["epochs"] else ", given up"
+    return f"{run['name']}: {run['perplexity']:.2f} after {len(run['curve'])} epochs{ended}"
+
+
+def markdown(found):
+    """The runs by what they reached, each against the defaults."""
+    plain = next(run["perplexity"] for run in found["runs"] if run["name"] == DEFAULTS)
+    lines = [
+        f"{found['corpus']}: {found['tokens']:,} tokens, {found['vocabulary']:,} words.",
+        "",
+        "| run | validation perplexity | against the defaults | epochs |",
+        "|---|---|---|---|",
+    ]
+    for run in sorted(found["runs"], key=lambda run: run["perplexity"]):
+        share = 100 * math.expm1(math.log(run["perplexity"] / plain))
+        epochs = f"{len(run['curve'])} of {run['epochs']}"
+        lines.append(f"| {run['name']} | {run['perplexity']:.2f} | {share:+.1f} % | {epochs} |")
+    return "\n".join(lines) + "\n"
