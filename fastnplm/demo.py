@@ -15,11 +15,8 @@ from .nplm import NPLM
 from .storage import check_output
 from .training import train
 
-MODEL = {"context": 4, "dim": 150, "hidden": 150}
-TRAINING = {
-    "epochs": 14, "batch_size": 64, "lr": 0.003, "dropout": 0.5, "input_dropout": 0.3,
-    "weight_decay": 0.1,
-}  # fmt: skip
+MODEL = {"tied": True, "direct": True}  # and all else as ``train`` does when nothing is said
+TRAINING: dict = {}
 BEGINNINGS = ("if the", "the value of the", "a list of", "this method is")
 WORDS = ("class", "list", "raised", "integer")
 BAR = 40

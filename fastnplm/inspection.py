@@ -11,6 +11,7 @@ from fastnplm import lexicon as pure
 from fastnplm.encoding import DAMAGED, damage_marker, settle_damage
 from fastnplm.errors import CorpusError, TextError
 from fastnplm.lines import LongestLines, RepeatedLines
+from fastnplm.loss import LARGE_VOCABULARY
 from fastnplm.preparation import compiled
 from fastnplm.scripts import Characters, characters_of
 from fastnplm.source import Block, Source, not_utf8, open_source
@@ -41,7 +42,7 @@ class Inspection:
     the letters. ``mixed_words`` are different words with letters of two scripts (Chinese
     characters and kana count as one). ``coverage`` has an entry for each of `MIN_COUNTS`: the
     vocabulary's size, the share of tokens that are known, and the MiB of a model of the suggested
-    sizes (``mib``) and of training it with Adam (``training_mib``).
+    sizes (``mib``) and of training it as ``train`` does (``training_mib``).
     """
 
     files: int = 0
@@ -214,7 +215,8 @@ def _weigh(found: Inspection, context: int) -> None:
                 "vocabulary": size,
                 "known": int(kept.sum()) / found.words,
                 "mib": parameters * 4 / 2**20,
-                "training_mib": 3 * parameters * 4 / 2**20,  # Adam keeps two numbers for each
+                # momentum keeps a number for each, Adam two, and their mean is another
+                "training_mib": (3 if size <= LARGE_VOCABULARY else 4) * parameters * 4 / 2**20,
             }
         )
     min_count, reason = _choose(found.coverage)

@@ -16,7 +16,7 @@ from .whole import is_whole
 
 MANY_NEGATIVES, SHARED = 20, 32
 
-# Beyond so many words the exact softmax takes hours where a sampled loss takes minutes.
+# Beyond so many words the exact softmax takes some two hundred times as long as a sampled loss.
 LARGE_VOCABULARY = 50_000
 
 
@@ -142,7 +142,7 @@ def for_vocabulary(words):
     """The loss that ``train`` takes for so many words when none is named.
 
     Up to LARGE_VOCABULARY the exact softmax; beyond it NCE, whose raw scores are near log p, with
-    as much noise as brings it within some hundredths of the softmax (docs/losses.md).
+    much noise, shared so that it costs little (docs/losses.md, "A large vocabulary").
     """
     return Softmax() if words <= LARGE_VOCABULARY else NCE(100, shared=128)
 

@@ -4,20 +4,20 @@ import os.path
 from collections.abc import Iterator, Mapping
 
 from fastnplm.inspection import Inspection
+from fastnplm.loss import LARGE_VOCABULARY
 
 _LABEL = 14
 _WORD_SHOWN = 40
 _SCRIPTS_SHOWN = 6
 _TELLING = 0.01  # a share that is no accident
 _MANY_DUPLICATES = 0.05
-_LARGE_VOCABULARY = 100_000
 _UNSEGMENTED = 6.0  # Chinese characters a word from which on words are sentences
 
 
 def page(found: Inspection) -> str:
     """The figures, a line each, then the table of min_count and what is suggested."""
     lines = [f"{label:{_LABEL}}{text}" for label, text in _figures(found)]
-    lines.append("min_count     vocabulary   tokens known      model   training with Adam")
+    lines.append("min_count     vocabulary   tokens known      model   training")
     lines += [
         f"{row['min_count']:9}   {row['vocabulary']:12,}   {row['known']:12.2%}   "
         f"{row['mib']:,.1f} MiB".ljust(55)
@@ -103,10 +103,10 @@ def advice(found: Inspection) -> Iterator[str]:
         )
     chosen = found.suggestion["min_count"]
     size = next(row["vocabulary"] for row in found.coverage if row["min_count"] == chosen)
-    if size > _LARGE_VOCABULARY:
+    if size > LARGE_VOCABULARY:
         yield (
-            f"{size:,} words are many for the exact softmax: train with --loss ns or nce, or limit "
-            "them with --max-vocab"
+            f"{size:,} words are many for the exact softmax: train takes nce unless --loss is "
+            "said; --max-vocab limits them"
         )
 
 

@@ -23,8 +23,9 @@ class Settings:
 
     loss : "softmax", "ns", "nce" or a loss object; None: by the vocabulary, the exact softmax up
         to 50,000 words (``loss.for_vocabulary``); negatives : its K
-    optimizer : "sgd", "momentum", "adagrad", "rmsprop", "adam" or an Optimizer; lr : its rate.
-        None: momentum for the exact softmax and Adam for a sampled loss (``fitted``)
+    optimizer : "sgd", "momentum", "adagrad", "rmsprop", "adam" or an Optimizer; None: momentum for
+        the exact softmax and Adam for a sampled loss, with a rate of its own (``fitted``)
+    lr : the optimiser's rate, whichever it is
     schedule : "constant", "inverse", "linear", "cosine", "plateau" or a Schedule
     batch_size : examples a step; epochs : passes over the corpus
     dropout : share of the hidden units dropped; input_dropout : of the embeddings' elements;
@@ -48,8 +49,10 @@ class Settings:
         to bfloat16; sums, weights and updates stay float32
     buffer_mib : room for the B x V scores of a step
     init_vectors : word2vec file whose vectors the embedding begins with, where it has the words
-    on_epoch : called with each epoch's record (a line of history.jsonl), after the epoch is kept;
-        a true answer ends the run there, as for a search over settings that drops what falls behind
+    on_epoch : called with each epoch's record (a line of history.jsonl) after the epoch is kept; a
+        true answer ends the run there with its best weights, as for a search over settings that
+        drops what falls behind. While it runs the model holds the weights that training goes on
+        with; what it raises ends the run as it stands; ``resume`` would go on from there
     quiet : show nothing
     """
 
@@ -102,6 +105,11 @@ class Settings:
             raise SettingsError(f"average is {self.average}; expected a share below 1, or 0")
         if self.patience is not None and valid is None:
             raise SettingsError("patience needs a validation text (valid)")
+        if self.loss is None and self.negatives is not None:
+            raise SettingsError(
+                f"negatives is {self.negatives}, but no loss is named that draws them; pass loss ns"
+                " or nce"
+            )
         if self.on_epoch is not None and not callable(self.on_epoch):
             raise SettingsError(f"on_epoch is {self.on_epoch!r}; expected a function of a record")
         schedule = schedules.resolve(self.schedule)
@@ -139,7 +147,7 @@ class Settings:
         return optimizers.resolve(optimizer, self.lr, self.weight_decay, self.l1)
 
     def fitted(self, tokens, words):
-        """These settings for a corpus of ``tokens`` and a vocabulary, with nothing left open.
+        """These settings for ``tokens`` of a vocabulary of ``words``, with nothing left open.
 
         The smaller the corpus, the more is dropped and the more often it is read, in smaller
         batches: of the hidden units 0.5 up to 40,000 tokens, 0.25 at a million, at least 0.1 (for a
@@ -147,14 +155,13 @@ class Settings:
         up to 50,000, 8 at a million, 5 at ten; batches of 64 up to 100,000 tokens and of 128
         beyond, for a sampled loss of 256 and from three million on of 512.
 
-        The exact softmax is trained by momentum (rate 0.1, with batches of 128 0.15), a sampled
-        loss by Adam. The last fifth of the run is averaged. A text of fewer than BY_HEART tokens is
-        learnt as it is, by Adam. (docs/perplexity.md says why.)
+        The exact softmax is trained by momentum (rate 0.15, with batches below 128 0.1, less below
+        64), a sampled loss by Adam. The last fifth of the run is averaged. A text of fewer than
+        BY_HEART tokens is learnt as it is, by Adam in batches of 256. (docs/perplexity.md says
+        why.)
         """
-        loss = self.loss
-        if loss is None:
-            loss = losses.resolve(losses.for_vocabulary(words), self.negatives)
-        sampled = losses.resolve(loss) != losses.Softmax()
+        loss = losses.for_vocabulary(words) if self.loss is None else losses.resolve(self.loss)
+        sampled = not isinstance(loss, losses.Softmax)
         by_heart = tokens < BY_HEART
         size = math.log10(max(tokens, 1) / 1e6)
         dropout = min(max(0.25 - 0.18 * size, 0.1), 0.5)
@@ -179,7 +186,7 @@ class Settings:
         if not (by_heart or sampled):
             optimizer = dataclasses.replace(
                 optimizers.DEFAULTS["momentum"],
-                lr=0.1 if fitted.batch_size < 128 else 0.15,
+                lr=0.15 if fitted.batch_size >= 128 else 0.1 * min(1, fitted.batch_size / 64),
                 weight_decay=0.0 if self.l1 else 5e-4,
             )
         return dataclasses.replace(fitted, optimizer=self._resolved(optimizer))
@@ -194,11 +201,28 @@ class Settings:
         """What decides the course of a run, as JSON values: a resumed run must have the same."""
         names = ("batch_size", "dropout", "input_dropout", "word_dropout", "clip",
                  "label_smoothing", "precision", "buffer_mib", "patience", "seed",
-                 "average", "output_dropout")  # fmt: skip
+                 "output_dropout")  # fmt: skip
         return {name: getattr(self, name) for name in names} | {
+            "average": self.average or None,  # as it was written when None meant no average
             "optimizer": dataclasses.asdict(self.optimizer),
             "schedule": dataclasses.asdict(self.schedule),
         }
+
+
+def told(plan):
+    """The course of a run in one line: what was chosen, whoever chose it."""
+    loss, optimizer = plan.loss, plan.optimizer
+    text = loss.name
+    if not isinstance(loss, losses.Softmax):
+        text += f" with {loss.negatives} negatives"
+        text += f" shared by {loss.block}" if loss.block > 1 else ""
+    text += f", {optimizer.rule} at {optimizer.lr:g}"
+    for name in ("weight_decay", "l1"):
+        if getattr(optimizer, name):
+            text += f", {name.replace('_', ' ')} {getattr(optimizer, name):g}"
+    text += f", {plan.epochs} epochs, batches of {plan.batch_size}"
+    text += f", dropout {plan.dropout:.2g} and {plan.input_dropout:.2g}"
+    return text + (f", average {plan.average:g}" if plan.average else "")
 
 
 def check(valid=None, **settings):

@@ -39,7 +39,8 @@ def largest() -> int:
 
 
 def main(corpus_place: str, sizes: dict, limit: int | None = None) -> dict[str, object]:
-    options = {"epochs": 1, "batch_size": 256, "quiet": True, "kernels": runs.kernels()}
+    options = {"epochs": 1, "batch_size": 256, "average": 0.0, "quiet": True}
+    options["kernels"] = runs.kernels()
     options |= sizes.pop("train")
     held_out = sizes.pop("valid", False)
     if limit is not None:

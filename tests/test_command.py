@@ -192,8 +192,9 @@ def test_training_shows_perplexities_and_keeps_the_model(place, tmp_path):
     assert result.stdout == ""
     lines = result.stderr.splitlines()
     assert lines[0].startswith("corpus: 560 words and 120 sentence ends")
-    assert [line.split(":")[0] for line in lines[1:3]] == ["epoch 1", "epoch 2"]
-    assert "valid perplexity" in lines[1]
+    assert lines[1].startswith("training: softmax, adam at 0.001, 2 epochs, batches of 256,")
+    assert [line.split(":")[0] for line in lines[2:4]] == ["epoch 1", "epoch 2"]
+    assert "valid perplexity" in lines[2]
     assert {entry.name for entry in out.iterdir()} == {
         "config.json", "vocabulary.tsv", "parameters.safetensors", "history.jsonl",
         "manifest.json",

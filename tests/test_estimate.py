@@ -52,7 +52,7 @@ def run(corpus, sizes, *limit):
 
 ADAM = {"optimizer": "adam"}
 CASES = {
-    "softmax adam": (80_000, {"dim": 64, "hidden": 64, "train": ADAM}),
+    "softmax adam": (80_000, {"dim": 64, "hidden": 64, "train": ADAM | {"loss": "softmax"}}),
     "ns adagrad, validated": (
         200_000,
         {"dim": 100, "hidden": 80, "valid": True,
@@ -61,7 +61,7 @@ CASES = {
     "softmax sgd bf16 tied, direct": (
         100_000,
         {"dim": 96, "hidden": 96, "tied": True, "direct": True,
-         "train": {"optimizer": "sgd", "precision": "bf16"}},
+         "train": {"loss": "softmax", "optimizer": "sgd", "precision": "bf16"}},
     ),
     "nce momentum direct, saved": (
         50_000,

@@ -12,7 +12,7 @@ import runs
 
 import fastnplm
 from fastnplm import plan
-from fastnplm.command.train import SIZES, sizes
+from fastnplm.command.train import SIZES, network_sizes
 
 # The suite is run from a checkout and never installed; last, so that it hides no installed module.
 sys.path.append(str(Path(__file__).parents[1]))
@@ -195,7 +195,7 @@ def test_rows_are_compared_on_equal_terms():
 
 
 def test_the_defaults_are_judged_by_twenty_runs_of_their_network():
-    assert defaults.FORM.items() <= sizes(dict.fromkeys(SIZES | defaults.FORM)).items()
+    assert defaults.FORM.items() <= network_sizes(dict.fromkeys(SIZES | defaults.FORM)).items()
     for runs_ in (defaults.RUNS, defaults.LARGE_RUNS):
         assert len(runs_) == 20
         assert next(iter(runs_.items())) == ("defaults", {})
@@ -217,7 +217,14 @@ def test_a_study_of_the_defaults_goes_on_where_it_was(data, tmp_path):
     assert json.loads((tmp_path / "defaults-brown.json").read_text()) == found
     first, second = found["runs"]
     assert first["perplexity"] == min(first["curve"])
-    assert second["settings"]["lr"] == 1e-3
+    assert second["settings"]["optimizer"]["lr"] == 1e-3
+    # what was logged with other settings is run again
+    changed = few | {"sgd": {"optimizer": "sgd", "lr": 1e9, "epochs": 2}}
+    again = defaults.measure("brown", *text, tmp_path, runs=changed, tell=told.append)
+    assert len(told) == 3
+    assert again["runs"][0] == first
+    assert again["runs"][1]["diverged"]
+    assert "| sgd | – | – | 0 of 2, diverged |" in defaults.markdown(again)
     text = defaults.markdown(found)
     assert f"| sgd | {second['perplexity']:.2f} | +" in text
     assert report.read(tmp_path) == []

@@ -7,7 +7,7 @@ import pytest
 import runs
 
 import fastnplm
-from fastnplm import errors, evaluation, loss
+from fastnplm import errors, evaluation, loss, plan
 
 ADAM = fastnplm.Optimizer("adam", lr=0.001, beta1=0.9, beta2=0.999, epsilon=1e-8)
 
@@ -77,6 +77,50 @@ def test_on_epoch_sees_each_record_and_may_end_the_run(monkeypatch, corpus, tmp_
     assert fastnplm.load(out).embedding.any()
 
 
+def test_negatives_need_a_loss_that_draws_them():
+    with pytest.raises(errors.SettingsError, match="negatives is 5, but no loss is named"):
+        fastnplm.Settings(negatives=5).checked()
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "rate"), [(1, 0.1 / 64), (32, 0.05), (64, 0.1), (200, 0.15)]
+)
+def test_the_rate_of_momentum_falls_with_the_batch(batch_size, rate):
+    found = fastnplm.Settings(batch_size=batch_size).fitted(10**6, 1000)
+    assert found.optimizer.lr == pytest.approx(rate)
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+@pytest.mark.parametrize("form", [{}, {"tied": True, "direct": True}])
+def test_the_defaults_hold_for_the_smallest_batches(batch_size, form):
+    text = runs.text(2600, 40).splitlines()
+    with fastnplm.Corpus.prepare(text, min_count=1) as corpus:
+        assert len(corpus.tokens) > plan.BY_HEART
+        model = fastnplm.NPLM(corpus.vocabulary, dim=20, hidden=30, **form)
+        history = fastnplm.train(
+            model, corpus, valid=corpus, batch_size=batch_size, epochs=2, quiet=True,
+            kernels="auto",
+        )  # fmt: skip
+    assert history.perplexities[-1] < 60
+
+
+def test_a_run_without_an_average_is_the_one_that_was_saved_as_none():
+    assert fastnplm.Settings(average=0.0).checked().fitted(5000, 9).identity()["average"] is None
+
+
+def test_what_was_chosen_is_told_in_a_line():
+    said = plan.told(fastnplm.Settings().fitted(10**6, 1000))
+    assert said == (
+        "softmax, momentum at 0.15, weight decay 0.0005, 8 epochs, batches of 128, dropout 0.25"
+        " and 0.15, average 0.2"
+    )
+    said = plan.told(fastnplm.Settings().fitted(10**7, 10**5))
+    assert said == (
+        "nce with 100 negatives shared by 128, adam at 0.001, 5 epochs, batches of 512, dropout 0"
+        " and 0, average 0.2"
+    )
+
+
 def test_on_epoch_must_be_a_function(corpus):
     with pytest.raises(errors.SettingsError, match="on_epoch is 3; expected a function"):
         fastnplm.train(runs.network(corpus), corpus, on_epoch=3)
@@ -131,12 +175,11 @@ def test_what_is_said_of_the_default_optimizer_is_kept():
 
 
 @pytest.mark.parametrize(
-    ("words", "negatives", "loss"),
-    [(50_000, None, fastnplm.Softmax()), (50_000, 3, fastnplm.Softmax()),
-     (50_001, None, fastnplm.NCE(100, shared=128)), (50_001, 3, fastnplm.NCE(3, shared=128))],
-)  # fmt: skip
-def test_the_loss_follows_the_vocabulary_where_none_is_named(words, negatives, loss):
-    assert fastnplm.Settings(negatives=negatives).fitted(10**6, words).loss == loss
+    ("words", "chosen"),
+    [(50_000, fastnplm.Softmax()), (50_001, fastnplm.NCE(100, shared=128))],
+)
+def test_the_loss_follows_the_vocabulary_where_none_is_named(words, chosen):
+    assert fastnplm.Settings().fitted(10**6, words).loss == chosen
     named = fastnplm.Settings(loss="ns").checked().fitted(10**6, words)
     assert named.loss == fastnplm.NegativeSampling()
 

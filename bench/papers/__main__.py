@@ -68,6 +68,10 @@ def main(argv=None):
         print(ablation.markdown(found), end="")
         return 0
     if given.row == "defaults":
+        if (given.text is None) != (given.valid is None):
+            parser.error("--text and --valid go together")
+        if given.text and given.members:
+            parser.error("either corpora by name or --text")
         texts = {given.name or "text": ({"train": given.text, "valid": given.valid}, 3)}
         if not given.text:
             unknown = set(given.members) - set(rows.CORPORA)

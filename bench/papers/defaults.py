@@ -1,22 +1,24 @@
-"""What ``train`` does when nothing is said, against twenty runs of the same network.
+"""What the command does when nothing is said, among twenty runs of the same network.
 
 The network is the default one (N=4, M=100, H=200, tied, direct), or, under OTHERS, the plain one of
 the same sizes. Each run is logged as soon as it ends, so that a stopped study goes on where it was;
 one that falls behind the runs of its length is given up, and its curve says where.
 """
 
+import dataclasses
 import json
 import math
 from pathlib import Path
 
 import fastnplm
 from fastnplm import loss as losses
+from fastnplm.errors import DivergenceError
 
 from .. import machine
 from . import rows
 
-# bf16 changes no perplexity here beyond its second decimal (docs/kernels.md), and halves the time.
 DEFAULTS = "defaults"
+# bf16 changes no perplexity here beyond its second decimal (docs/losses.md), and halves the time.
 COMMON = {"precision": "bf16"}
 # What the command makes where no form is named; ``NPLM`` itself makes the paper's plain network.
 FORM = {"tied": True, "direct": True}
@@ -116,50 +118,79 @@ def measure(name, files, min_count, output, threads=None, runs=None, tell=print)
         if runs is None:
             large = len(text.vocabulary) > losses.LARGE_VOCABULARY
             runs = LARGE_RUNS | LARGE_OTHERS if large else RUNS | OTHERS
-        for title, settings in runs.items():
-            if title in (run["name"] for run in found["runs"]):
+        for title, given in runs.items():
+            size, plan = _plan(given, text)
+            same = [run for run in found["runs"] if run["name"] == title]
+            if same and same[0]["settings"] == _logged(size, plan):
                 continue
-            found["runs"].append(_run(title, settings, found["runs"], text, valid, threads))
+            found["runs"] = [run for run in found["runs"] if run["name"] != title]
+            found["runs"].append(_run(title, size, plan, found["runs"], text, valid, threads))
             found["machine"] = machine.describe()
             path.write_text(json.dumps(found, indent=1) + "\n")
             tell(f"{name}, {_told(found['runs'][-1])}")
     return found
 
 
-def _run(name, settings, logged, text, valid, threads):
-    size, given = rows.split(settings)
-    epochs = fastnplm.Settings(**given).fitted(len(text.tokens), len(text.vocabulary)).epochs
-    pruning = None if name == DEFAULTS else Pruning(logged, epochs)
-    model = fastnplm.NPLM(text.vocabulary, **FORM | size)
-    history = fastnplm.train(
-        model, text, valid=valid, quiet=True, threads=threads, on_epoch=pruning, **COMMON, **given
-    )
+def _plan(given, text):
+    """What ``NPLM`` and ``train`` take of settings, nothing of it left open."""
+    size, settings = rows.split(given)
+    plan = fastnplm.Settings(**COMMON | settings).checked("valid")
+    return FORM | size, plan.fitted(len(text.tokens), len(text.vocabulary))
+
+
+def _logged(size, plan):
+    """Size and settings as JSON holds them: a run counts only for what it was made with."""
+    settings = size | plan.identity() | {"loss": plan.loss, "epochs": plan.epochs}
+    return json.loads(json.dumps(rows.plain(settings)))
+
+
+def _run(title, size, plan, logged, text, valid, threads):
+    pruning = Pruning([] if title == DEFAULTS else logged, plan.epochs)
+    curve, seconds, diverged = [], [], False
+
+    def judge(record):
+        curve.append(record["valid_perplexity"])
+        seconds.append(record["seconds"])
+        return pruning(record)
+
+    settings = {field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)}
+    settings |= {"quiet": True, "threads": threads, "on_epoch": judge}
+    try:
+        fastnplm.train(fastnplm.NPLM(text.vocabulary, **size), text, valid=valid, **settings)
+    except DivergenceError:
+        diverged = True
     return {
-        "name": name,
-        "settings": rows.plain(settings),
-        "epochs": epochs,
-        "curve": history.perplexities,
-        "perplexity": min(history.perplexities),
-        "seconds": sum(epoch["seconds"] for epoch in history.epochs),
+        "name": title,
+        "settings": _logged(size, plan),
+        "epochs": plan.epochs,
+        "curve": curve,
+        "perplexity": min(curve, default=None),
+        "diverged": diverged,
+        "seconds": sum(seconds),
     }
 
 
 def _told(run):
     ended = "" if len(run["curve"]) == run["epochs"] else ", given up"
-    return f"{run['name']}: {run['perplexity']:.2f} after {len(run['curve'])} epochs{ended}"
+    ended = ", diverged" if run["diverged"] else ended
+    best = f"{run['perplexity']:.2f}" if run["curve"] else "–"
+    return f"{run['name']}: {best} after {len(run['curve'])} epochs{ended}"
 
 
 def markdown(found):
     """The runs by what they reached, each against the defaults."""
-    plain = next(run["perplexity"] for run in found["runs"] if run["name"] == DEFAULTS)
+    usual = next(run["perplexity"] for run in found["runs"] if run["name"] == DEFAULTS)
     lines = [
         f"{found['corpus']}: {found['tokens']:,} tokens, {found['vocabulary']:,} words.",
         "",
         "| run | validation perplexity | against the defaults | epochs |",
         "|---|---|---|---|",
     ]
-    for run in sorted(found["runs"], key=lambda run: run["perplexity"]):
-        share = 100 * math.expm1(math.log(run["perplexity"] / plain))
-        epochs = f"{len(run['curve'])} of {run['epochs']}"
-        lines.append(f"| {run['name']} | {run['perplexity']:.2f} | {share:+.1f} % | {epochs} |")
+    for run in sorted(found["runs"], key=lambda run: run["perplexity"] or math.inf):
+        best, share = "–", "–"
+        if run["curve"]:
+            best = f"{run['perplexity']:.2f}"
+            share = f"{100 * (run['perplexity'] / usual - 1):+.1f} %"
+        epochs = f"{len(run['curve'])} of {run['epochs']}" + (", diverged" * run["diverged"])
+        lines.append(f"| {run['name']} | {best} | {share} | {epochs} |")
     return "\n".join(lines) + "\n"

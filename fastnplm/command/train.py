@@ -31,13 +31,14 @@ _size = options(
         "--direct/--no-direct",
         default=None,
         help="Connect vectors to scores too; if tied, to the projection."
-        "  [default: as --tied, if neither is said]",
+        "  [default: both, if neither is said; else off]",
     ),
     click.option("--layers", type=click.IntRange(1, 2), help="Hidden layers.  [default: 1]"),
     click.option(
         "--tied/--no-tied",
         default=None,
-        help="The scores use the words' vectors too.  [default: tied, if neither is said]",
+        help="The scores use the words' vectors too."
+        "  [default: both, if neither is said; else off]",
     ),
     click.option("--init", type=FOLDER, help="Start from this model, with its words and sizes."),
     click.option(
@@ -49,7 +50,7 @@ _loss = options(
         "--loss",
         type=click.Choice(["softmax", "ns", "nce"]),
         help="Exact softmax, negative sampling, noise-contrastive estimation."
-        "  [default: softmax up to 50,000 words, then nce with 100 shared negatives]",
+        "  [default: softmax up to 50,000 words, then nce with 100 negatives shared by 128]",
     ),
     click.option("--negatives", type=COUNT, help="Noise words an example.  [default: 10]"),
     click.option("--power", type=float, help="Noise follows count ** power.  [default: 0.75]"),
@@ -61,7 +62,7 @@ _descent = options(
         type=click.Choice(["sgd", "momentum", "adagrad", "rmsprop", "adam"]),
         help="[default: momentum for the exact softmax, adam for a sampled loss]",
     ),
-    click.option("--lr", type=float, help="Learning rate.  [default: the optimiser's]"),
+    click.option("--lr", type=float, help="Of the optimiser, whichever it is.  [default: its own]"),
     click.option(
         "--schedule",
         type=click.Choice(["constant", "inverse", "linear", "cosine", "plateau"]),
@@ -91,9 +92,14 @@ _descent = options(
     click.option(
         "--average",
         type=SHARE,
-        help="Keep a mean of the weights over this share of the run.  [default: by the size]",
+        help="Keep a mean of the weights over this share of the run."
+        "  [default: 0.2; 0: the last weights]",
     ),
-    click.option("--weight-decay", type=click.FloatRange(min=0), help="Decoupled; of weights."),
+    click.option(
+        "--weight-decay",
+        type=click.FloatRange(min=0),
+        help="Decoupled; of weights.  [default: 5e-4 where no optimiser is named for the softmax]",
+    ),
     click.option("--l1", type=click.FloatRange(min=0), help="L1 penalty, of weights."),
 )
 _run = options(
@@ -172,7 +178,7 @@ def train(text, out, blend, valid, init, dry_run, as_json, quiet, **choices):
             corpus = stack.enter_context(opened(text, choices, model, init, quiet))
             remark(f"corpus: {describe(corpus)}", quiet)
         # Memory is given to the parameters only when it is known to be enough.
-        outline = model or estimate.Outline(corpus.vocabulary, **sizes(choices))
+        outline = model or estimate.Outline(corpus.vocabulary, **network_sizes(choices))
         held_out = None
         if valid:
             # Validation text becomes words as the training text did: the vocabulary says how.
@@ -186,6 +192,7 @@ def train(text, out, blend, valid, init, dry_run, as_json, quiet, **choices):
         needs.require()
         if dry_run:
             return
+        remark(f"training: {plan.told(fitted)}", quiet)
         if model is None:
             model = _fresh(corpus.vocabulary, choices)
         history = training.train(model, corpus, valid=held_out, quiet=quiet, **settings)
@@ -200,7 +207,7 @@ def _settings(choices):
     from ..schedule import Schedule
 
     loss = choices["loss"]
-    noise = {name: choices[name] for name in ("power", "shared")}
+    noise = {name: choices[name] for name in ("negatives", "power", "shared")}
     changes = {name: value for name, value in noise.items() if value is not None}
     if loss is None and changes:
         raise SettingsError(
@@ -208,14 +215,14 @@ def _settings(choices):
             " pass --loss ns or nce"
         )
     if loss is not None:
-        loss = resolve(loss, choices["negatives"])
+        loss = resolve(loss)
         if loss.name != "softmax":
             loss = dataclasses.replace(loss, **changes)
     schedule = Schedule(
         choices["schedule"], warmup=choices["warmup"] or 0.0, floor=choices["floor"] or 0.0
     )
     names = {field.name for field in dataclasses.fields(Settings)} & set(choices)
-    return {name: choices[name] for name in names} | {
+    return {name: choices[name] for name in names - {"negatives"}} | {
         "loss": loss,
         "schedule": schedule,
     }
@@ -242,7 +249,7 @@ def _initial(init, choices):
     return model
 
 
-def sizes(choices):
+def network_sizes(choices):
     """What ``NPLM`` takes, from options of which None were not given."""
     sizes = {name: choices[name] or default for name, default in SIZES.items()}
     # What nothing is said about is the form that is better and smaller (docs/perplexity.md).
@@ -253,7 +260,7 @@ def sizes(choices):
 def _fresh(vocabulary, choices):
     from ..nplm import NPLM
 
-    return NPLM(vocabulary, **sizes(choices), seed=choices["seed"])
+    return NPLM(vocabulary, **network_sizes(choices), seed=choices["seed"])
 
 
 def _show(needs, as_json):
