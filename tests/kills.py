@@ -30,7 +30,8 @@ from fastnplm import checkpoint, folder, storage
 WORDS, BATCH = 8000, 64
 OPTIONS = {
     "quiet": True, "batch_size": BATCH, "epochs": 3, "checkpoint_every": 8, "optimizer": "adam",
-    "weight_decay": 0.01, "dropout": 0.1, "threads": 1, "loss": "ns", "kernels": runs.kernels(),
+    "weight_decay": 0.01, "dropout": 0.1, "average": 0.0, "threads": 1, "loss": "ns",
+    "kernels": runs.kernels(),
 }  # fmt: skip
 
 

@@ -107,9 +107,10 @@ def _ratio(lines):
 
 
 def draw(found, out):
-    """Validation perplexity after each epoch, a line a row, to the file ``out``."""
+    """Validation perplexity after each epoch of seed 0, a line a row, to the file ``out``."""
     from matplotlib.figure import Figure
 
+    found = [record for record in found if not record.get("seed")]
     corpora = [c for c in rows.CORPORA if any(r["corpus"] == c and "epochs" in r for r in found)]
     figure = Figure(figsize=(4.5 * max(len(corpora), 1), 4), layout="constrained")
     for place, corpus in enumerate(corpora):
