@@ -15,7 +15,8 @@ from .nplm import NPLM
 from .storage import check_output
 from .training import train
 
-MODEL = {"tied": True, "direct": True}  # and all else as ``train`` does when nothing is said
+# What the command ``train`` makes and does when nothing is said.
+MODEL = {"tied": True, "direct": True}
 TRAINING: dict = {}
 BEGINNINGS = ("if the", "the value of the", "a list of", "this method is")
 WORDS = ("class", "list", "raised", "integer")

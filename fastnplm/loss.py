@@ -16,7 +16,7 @@ from .whole import is_whole
 
 MANY_NEGATIVES, SHARED = 20, 32
 
-# Beyond so many words the exact softmax takes some two hundred times as long as a sampled loss.
+# Beyond so many words the exact softmax takes more than a hundred times as long as a sampled loss.
 LARGE_VOCABULARY = 50_000
 
 

@@ -301,6 +301,22 @@ def test_the_loss_is_swapped_by_one_word(place, tmp_path, loss):
     assert "log Z" in text
 
 
+@pytest.mark.parametrize(
+    ("said", "tied", "direct"),
+    [([], True, True), (["--tied"], True, False), (["--direct"], False, True),
+     (["--no-tied"], False, False), (["--no-direct"], False, False),
+     (["--tied", "--direct"], True, True)],
+)  # fmt: skip
+def test_the_form_is_tied_and_direct_unless_one_of_them_is_said(
+    place, tmp_path, said, tied, direct
+):
+    run(
+        "train", place / "corpus.txt", "-o", tmp_path / "m", *SMALL, "--epochs", 1, "--quiet", *said
+    )
+    model = fastnplm.load(tmp_path / "m")
+    assert (model.tied, model.direct) == (tied, direct)
+
+
 def test_settings_of_the_noise_need_a_loss_that_draws_it(place, tmp_path):
     line = refused("train", place / "corpus", "-o", tmp_path / "m", "--shared", 4)
     assert "--shared is of a sampled loss, and none is named; pass --loss ns or nce" in line

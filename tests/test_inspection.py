@@ -11,10 +11,12 @@ import pytest
 from fastnplm import lexicon, lines
 from fastnplm.errors import CorpusError, TextError
 from fastnplm.inspection import MIN_COUNTS, inspect
+from fastnplm.model import Network
 from fastnplm.page import page
 from fastnplm.plot import draw_ranks
 from fastnplm.scripts import script_of
 from fastnplm.text import TextSettings
+from fastnplm.vocabulary import Vocabulary
 
 WORD = re.compile(r"[^\0\t\n\v\f\r ]+")
 
@@ -54,6 +56,13 @@ def test_every_figure(tmp_path, table):
     assert (found.mixed_words, found.mixed_examples) == (1, ["cд"])
     assert [row["vocabulary"] for row in found.coverage] == [13, 5, 4, 3, 3]
     assert list(found.scripts) == ["Latin", "Han", "Cyrillic"]
+    # The table weighs the network that train makes of as many words, of the suggested sizes.
+    first, sizes = found.coverage[0], {name: found.suggestion[name] for name in ("dim", "hidden")}
+    words = Vocabulary.from_words(["<unk>", "<s>", "</s>", *"abcdefghij"], counts=[1] * 13)
+    network = Network(words, tied=True, direct=True, **sizes)
+    parameters = sum(value.nbytes for value in network.parameters.values())
+    assert first["mib"] == parameters / 2**20
+    assert first["training_mib"] == 3 * parameters / 2**20
     assert json.loads(json.dumps(found.as_dict()))["lines"] == 7
 
 
