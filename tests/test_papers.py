@@ -196,44 +196,65 @@ def test_rows_are_compared_on_equal_terms():
 
 def test_the_defaults_are_judged_by_twenty_runs_of_their_network():
     assert defaults.FORM.items() <= network_sizes(dict.fromkeys(SIZES | defaults.FORM)).items()
-    for runs_ in (defaults.RUNS, defaults.LARGE_RUNS):
-        assert len(runs_) == 20
-        assert next(iter(runs_.items())) == ("defaults", {})
-        for settings in runs_.values():
-            assert not rows.SIZES & set(settings)
-    for settings in (defaults.RUNS | defaults.LARGE_RUNS | defaults.OTHERS).values():
-        json.dumps(rows.plain(settings))
-        plan.check(valid="valid.txt", **rows.split(settings)[1])
+    for trials in (defaults.TRIALS, defaults.LARGE_TRIALS):
+        same = [given for given in trials.values() if not rows.SIZES & set(given)]
+        assert len(same) >= 19  # and the defaults
+        assert len({json.dumps(rows.plain(given), sort_keys=True) for given in same}) == len(same)
+        for given in trials.values():
+            json.dumps(rows.plain(given))
+            plan.check(valid="valid.txt", **rows.split(given)[1])
 
 
 def test_a_study_of_the_defaults_goes_on_where_it_was(data, tmp_path):
-    few = {"defaults": {}, "sgd": {"optimizer": "sgd", "lr": 1e-3, "epochs": 2}}
+    few = {"as the defaults": {}, "sgd": {"optimizer": "sgd", "lr": 1e-3}}
     told = []
     text = rows.texts("brown", data)
-    defaults.measure("brown", *text, tmp_path, runs={"defaults": {}}, tell=told.append)
-    found = defaults.measure("brown", *text, tmp_path, runs=few, tell=told.append)
-    assert [run["name"] for run in found["runs"]] == ["defaults", "sgd"]
-    assert len(told) == 2
+
+    def study(trials):
+        return defaults.measure("brown", *text, tmp_path, trials=trials, short=2, tell=told.append)
+
+    study({})
+    found = study(few)
+    names = ["defaults", "as the defaults", "sgd", "sgd, in full"]
+    assert [run["name"] for run in found["runs"]] == names
+    assert len(told) == len(names)
     assert json.loads((tmp_path / "defaults-brown.json").read_text()) == found
-    first, second = found["runs"]
+    first, second, third, fourth = found["runs"]
     assert first["perplexity"] == min(first["curve"])
-    assert second["settings"]["optimizer"]["lr"] == 1e-3
+    assert third["settings"]["optimizer"]["lr"] == 1e-3
+    assert second["epochs"] == third["epochs"] == 2
+    assert fourth["settings"] == third["settings"] | {"epochs": first["epochs"]}
     # what was logged with other settings is run again
-    changed = few | {"sgd": {"optimizer": "sgd", "lr": 1e9, "epochs": 2}}
-    again = defaults.measure("brown", *text, tmp_path, runs=changed, tell=told.append)
-    assert len(told) == 3
-    assert again["runs"][0] == first
-    assert again["runs"][1]["diverged"]
+    again = study(few | {"sgd": {"optimizer": "sgd", "lr": 1e9}})
+    assert len(told) == len(names) + 1
+    assert first in again["runs"]
+    assert again["runs"][-1]["diverged"]
     assert "| sgd | – | – | 0 of 2, diverged |" in defaults.markdown(again)
     text = defaults.markdown(found)
-    assert f"| sgd | {second['perplexity']:.2f} | +" in text
+    assert f"| sgd | {third['perplexity']:.2f} | +" in text
     assert report.read(tmp_path) == []
+
+
+def test_the_best_trials_are_run_in_full():
+    made = [
+        {"name": name, "epochs": 3, "curve": curve, "perplexity": min(curve, default=None)}
+        for name, curve in {
+            "as the defaults": [9, 8, 5],
+            "given up": [4.0],
+            "third": [9, 8, 7.5],
+            "first": [9, 8, 6],
+            "second": [9, 8, 7],
+            "diverged": [],
+        }.items()
+    ]
+    trials = {run["name"]: {"lr": 1} for run in made} | {"as the defaults": {}}
+    assert defaults._best(made, trials) == ["first", "second"]
 
 
 def test_what_falls_behind_the_runs_of_its_length_is_given_up():
     logged = [{"epochs": 4, "curve": [100.0, 90.0, 80.0, 79.0]}, {"epochs": 8, "curve": [50.0] * 8}]
     judge = defaults.Pruning(logged, 4)
-    behind = {1: 116.0, 2: 98.0, 3: 84.1, 4: 83.0}
+    behind = {1: 111.0, 2: 95.0, 3: 84.1, 4: 83.0}
     for epoch, perplexity in behind.items():
         assert judge({"epoch": epoch, "valid_perplexity": perplexity})
         assert not judge({"epoch": epoch, "valid_perplexity": perplexity - 1.2})

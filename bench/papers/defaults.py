@@ -1,8 +1,9 @@
-"""What the command does when nothing is said, among twenty runs of the same network.
+"""What the command does when nothing is said, among more than twenty runs of the same network.
 
-The network is the default one (N=4, M=100, H=200, tied, direct), or, under OTHERS, the plain one of
-the same sizes. Each run is logged as soon as it ends, so that a stopped study goes on where it was;
-one that falls behind the runs of its length is given up, and its curve says where.
+The network is the default one (N=4, M=100, H=200, tied, direct), or the plain one of the same
+sizes. Trials of a few epochs change one or two settings each; the best of them are run again for as
+many epochs as the defaults. Each run is logged as soon as it ends, so that a stopped study goes on
+where it was; one that falls behind the runs of its length is given up, and its curve says where.
 """
 
 import dataclasses
@@ -23,67 +24,64 @@ COMMON = {"precision": "bf16"}
 # What the command makes where no form is named; ``NPLM`` itself makes the paper's plain network.
 FORM = {"tied": True, "direct": True}
 _PLAIN = {"tied": False, "direct": False}
-_SHORT = {"epochs": 4}
 _ADAM = {"optimizer": "adam", "batch_size": 256}
 
-# The defaults are never given up. The others leave out what the ablation shows to be far behind.
-RUNS = {
-    DEFAULTS: {},
-    "4 epochs": _SHORT,
-    "4 epochs, dropout 0.15 and 0.09": _SHORT | {"dropout": 0.15, "input_dropout": 0.09},
-    "4 epochs, dropout 0.4 and 0.24": _SHORT | {"dropout": 0.4, "input_dropout": 0.24},
-    "4 epochs, no dropout": _SHORT | {"dropout": 0.0, "input_dropout": 0.0},
-    "4 epochs, rate 0.1": _SHORT | {"lr": 0.1},
-    "4 epochs, rate 0.05": _SHORT | {"lr": 0.05},
-    "4 epochs, rate 0.2": _SHORT | {"lr": 0.2},
-    "4 epochs, rate 0.1, batches of 64": _SHORT | {"lr": 0.1, "batch_size": 64},
-    "4 epochs, rate 0.2, batches of 256": _SHORT | {"lr": 0.2, "batch_size": 256},
-    "4 epochs, no average": _SHORT | {"average": 0.0},
-    "4 epochs, constant rate": _SHORT | {"schedule": "constant"},
-    "4 epochs, weight decay 0.002": _SHORT | {"weight_decay": 0.002},
-    "4 epochs, no weight decay": _SHORT | {"weight_decay": 0.0},
-    "4 epochs, label smoothing 0.05": _SHORT | {"label_smoothing": 0.05},
-    "4 epochs, word dropout 0.05": _SHORT | {"word_dropout": 0.05},
+# The trials leave out what the ablation shows to be far behind.
+SHORT = 3  # epochs of a trial
+TRIALS = {
+    "as the defaults": {},
+    "dropout 0.15 and 0.09": {"dropout": 0.15, "input_dropout": 0.09},
+    "dropout 0.4 and 0.24": {"dropout": 0.4, "input_dropout": 0.24},
+    "no dropout": {"dropout": 0.0, "input_dropout": 0.0},
+    "rate 0.1": {"lr": 0.1},
+    "rate 0.05": {"lr": 0.05},
+    "rate 0.2": {"lr": 0.2},
+    "rate 0.1, batches of 64": {"lr": 0.1, "batch_size": 64},
+    "rate 0.2, batches of 256": {"lr": 0.2, "batch_size": 256},
+    "no average": {"average": 0.0},
+    "constant rate": {"schedule": "constant"},
+    "weight decay 0.002": {"weight_decay": 0.002},
+    "no weight decay": {"weight_decay": 0.0},
+    "label smoothing 0.05": {"label_smoothing": 0.05},
+    "word dropout 0.05": {"word_dropout": 0.05},
     "Adam": _ADAM,
     "Adam, dropout 0.4 and 0.24, no average": (
         _ADAM | {"dropout": 0.4, "input_dropout": 0.24, "average": 0.0}
     ),
     "RMSProp": _ADAM | {"optimizer": "rmsprop"},
     "Adagrad": _ADAM | {"optimizer": "adagrad"},
-}
-OTHERS = {
     "plain network": _PLAIN,
     "plain network, Adam": _PLAIN | _ADAM,
     "plain network, Adam, dropout 0.4 and 0.24, no average": (
         _PLAIN | _ADAM | {"dropout": 0.4, "input_dropout": 0.24, "average": 0.0}
     ),
 }
-# Of a text whose vocabulary is large: an epoch or two tell what five would.
-_TWO = {"epochs": 2}
-LARGE_RUNS = {
-    DEFAULTS: {},
-    "2 epochs": _TWO,
-    "3 epochs": {"epochs": 3},
-    "2 epochs, dropout 0.1 and 0": _TWO | {"dropout": 0.1, "input_dropout": 0.0},
-    "2 epochs, dropout 0.2 and 0.12": _TWO | {"dropout": 0.2, "input_dropout": 0.12},
-    "2 epochs, rate 0.0005": _TWO | {"lr": 0.0005},
-    "2 epochs, rate 0.002": _TWO | {"lr": 0.002},
-    "2 epochs, batches of 256": _TWO | {"batch_size": 256},
-    "2 epochs, batches of 1024, rate 0.002": _TWO | {"batch_size": 1024, "lr": 0.002},
-    "2 epochs, 10 negatives": _TWO | {"loss": fastnplm.NCE(10)},
-    "2 epochs, 50 negatives": _TWO | {"loss": fastnplm.NCE(50, shared=64)},
-    "2 epochs, 512 negatives": _TWO | {"loss": fastnplm.NCE(512, shared=128)},
-    "2 epochs, noise shared by 32": _TWO | {"loss": fastnplm.NCE(100, shared=32)},
-    "2 epochs, power 1": _TWO | {"loss": fastnplm.NCE(100, power=1.0, shared=128)},
-    "2 epochs, ns": _TWO | {"loss": fastnplm.NegativeSampling(100, shared=128)},
-    "2 epochs, no average": _TWO | {"average": 0.0},
-    "2 epochs, constant rate": _TWO | {"schedule": "constant"},
-    "2 epochs, linear decay": _TWO | {"schedule": "linear"},
-    "2 epochs, Adagrad": _TWO | {"optimizer": "adagrad"},
-    "2 epochs, momentum": _TWO | {"optimizer": "momentum", "lr": 0.15},
+LARGE_SHORT = 1
+LARGE_TRIALS = {
+    "as the defaults": {},
+    "dropout 0.1 and 0": {"dropout": 0.1, "input_dropout": 0.0},
+    "dropout 0.2 and 0.12": {"dropout": 0.2, "input_dropout": 0.12},
+    "rate 0.0005": {"lr": 0.0005},
+    "rate 0.002": {"lr": 0.002},
+    "batches of 256": {"batch_size": 256},
+    "batches of 1024, rate 0.002": {"batch_size": 1024, "lr": 0.002},
+    "10 negatives": {"loss": fastnplm.NCE(10)},
+    "50 negatives": {"loss": fastnplm.NCE(50, shared=64)},
+    "512 negatives": {"loss": fastnplm.NCE(512, shared=128)},
+    "noise shared by 32": {"loss": fastnplm.NCE(100, shared=32)},
+    "power 1": {"loss": fastnplm.NCE(100, power=1.0, shared=128)},
+    "ns": {"loss": fastnplm.NegativeSampling(100, shared=128)},
+    "no average": {"average": 0.0},
+    "constant rate": {"schedule": "constant"},
+    "linear decay": {"schedule": "linear"},
+    "weight decay 0.02": {"weight_decay": 0.02},
+    "Adagrad": {"optimizer": "adagrad"},
+    "RMSProp": {"optimizer": "rmsprop"},
+    "momentum": {"optimizer": "momentum", "lr": 0.15},
+    "plain network": _PLAIN,
 }
-LARGE_OTHERS = {"plain network": _PLAIN, "2 epochs, plain network": _TWO | _PLAIN}
-LEEWAY = (0.15, 0.08, 0.05)  # how far behind a run may be after one, two, three and more epochs
+FINALS = 2  # so many trials are run again in full
+LEEWAY = (0.1, 0.05)  # how far behind a run may be after one epoch, after more
 
 
 class Pruning:
@@ -99,36 +97,50 @@ class Pruning:
         return bool(known) and record["valid_perplexity"] > min(known) * (1 + leeway)
 
 
-def measure(name, files, min_count, output, threads=None, runs=None, tell=print):
+def measure(name, files, min_count, output, threads=None, trials=None, short=SHORT, tell=print):
     """The runs on a text, those logged in OUTPUT/defaults-NAME.json left out; its dict.
 
-    files : of the text, by "train" and "valid"; runs : name -> settings; None: RUNS and OTHERS, or
-    LARGE_RUNS and LARGE_OTHERS where ``train`` itself would take a sampled loss
+    files : of the text, by "train" and "valid"; trials : name -> settings, of ``short`` epochs
+    each; None: TRIALS, or LARGE_TRIALS where ``train`` itself would take a sampled loss
     """
     path = Path(output) / f"defaults-{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     found = {"corpus": name, "runs": []}
     if path.exists():
         found = json.loads(path.read_text())
+
+    def make(title, given):
+        size, plan = _plan(given, text)
+        same = [run for run in found["runs"] if run["name"] == title]
+        if same and same[0]["settings"] == _logged(size, plan):
+            return same[0]
+        found["runs"] = [run for run in found["runs"] if run["name"] != title]
+        found["runs"].append(_run(title, size, plan, found["runs"], text, valid, threads))
+        found["machine"] = machine.describe()
+        path.write_text(json.dumps(found, indent=1) + "\n")
+        tell(f"{name}, {_told(found['runs'][-1])}")
+        return found["runs"][-1]
+
     with (
         fastnplm.Corpus.prepare(files["train"], min_count=min_count) as text,
         fastnplm.Corpus.prepare(files["valid"], vocabulary=text.vocabulary) as valid,
     ):
         found |= {"tokens": len(text.tokens), "vocabulary": len(text.vocabulary)}
-        if runs is None:
-            large = len(text.vocabulary) > losses.LARGE_VOCABULARY
-            runs = LARGE_RUNS | LARGE_OTHERS if large else RUNS | OTHERS
-        for title, given in runs.items():
-            size, plan = _plan(given, text)
-            same = [run for run in found["runs"] if run["name"] == title]
-            if same and same[0]["settings"] == _logged(size, plan):
-                continue
-            found["runs"] = [run for run in found["runs"] if run["name"] != title]
-            found["runs"].append(_run(title, size, plan, found["runs"], text, valid, threads))
-            found["machine"] = machine.describe()
-            path.write_text(json.dumps(found, indent=1) + "\n")
-            tell(f"{name}, {_told(found['runs'][-1])}")
+        if trials is None:
+            trials = TRIALS
+            if len(text.vocabulary) > losses.LARGE_VOCABULARY:
+                trials, short = LARGE_TRIALS, LARGE_SHORT
+        epochs = make(DEFAULTS, {})["epochs"]
+        made = [make(title, given | {"epochs": short}) for title, given in trials.items()]
+        for title in _best(made, trials):
+            make(f"{title}, in full", trials[title] | {"epochs": epochs})
     return found
+
+
+def _best(made, trials):
+    """Names of the trials that are worth as many epochs as the defaults have, best first."""
+    ended = [run for run in made if trials[run["name"]] and len(run["curve"]) == run["epochs"]]
+    return [run["name"] for run in sorted(ended, key=lambda run: run["perplexity"])[:FINALS]]
 
 
 def _plan(given, text):
