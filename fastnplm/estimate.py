@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from . import checkpoint
+from . import checkpoint, hashed
 from . import kernels as kernel_modules
 from . import loss as losses
 from .batches import WINDOW
@@ -113,8 +113,9 @@ def of_run(network, plan, corpus, valid=None):
     """
     made = not isinstance(network, Outline)
     require_projection(network, plan.output_dropout)
+    hashed.require_n_grams(network, plan.hashed_lr, plan.hashed_dropout)
     parameters = _bytes(network.parameters if network.scores_inputs else network.trainable)
-    slots = plan.optimizer.slots * _bytes(network.trainable)
+    slots = plan.optimizer.slots * _bytes(network.optimized)
     averaged = _bytes(network.trainable) if plan.average else 0
     held = resident()
     memory = {
@@ -159,6 +160,8 @@ def _step(network, plan, batch):
         )
     if network.scores_inputs or (network.direct and network.hidden):
         total += 2 * batch * (network.hidden + width) * item
+    if network.hashed:
+        total += batch * (len(hashed.ORDERS) + 2) * network.hashed_weight.shape[1] * item
     if network.tied:
         total += network.embedding.nbytes + network.output_bias.nbytes
     return total + _output(network, plan, batch, module) + _decays(network, plan)
@@ -186,7 +189,7 @@ def _output(network, plan, batch, module):
 
 def _decays(network, plan):
     """The tables of ``LazyDecay`` or ``LazyShrinkage``: a number for each row of each."""
-    return 16 * len(network.vocabulary) if plan.optimizer.shrinks else 0
+    return 16 * (len(network.vocabulary) + network.hashed) if plan.optimizer.shrinks else 0
 
 
 def _passing(network, plan, valid):
@@ -200,7 +203,7 @@ def _passing(network, plan, valid):
     if not isinstance(plan.loss, losses.Softmax):
         yield _ALIAS * words
     if plan.optimizer.shrinks:
-        yield words * (network.dim * item + 48)
+        yield max(words, network.hashed) * (network.dim * item + 48)
         if not isinstance(plan.loss, losses.Softmax):
             yield words * (network.features * item + 48)
     if valid is not None:

@@ -11,6 +11,7 @@ import zlib
 import numpy as np
 
 from . import arrays, noise
+from . import hashed as hashed_ngrams
 from . import kernels as kernel_modules
 from . import loss as losses
 from .activations import Activations, Gradients
@@ -36,6 +37,8 @@ class Network:
     tied : bool, the embedding is the output weight too (Press and Wolf 2017); where M differs
         from H, or with ``direct``, a layer of M units stands between, the projection: tanh's,
         with ``direct`` linear
+    hashed : rows of the table of hashed n-grams (``hashed.py``), 0 for none; each is as wide as
+        the layer below the scores, direct connections to them left out. Needs a context of 3
     dtype : "float32" or "float64" (through the reference kernels)
     output_bias : "unigram" (log of the words' shares in the training text) or "zeros"
     seed : of the initial values; None leaves them 0, for a caller who fills them in
@@ -43,7 +46,8 @@ class Network:
     The parameters are attributes under the names of the equations, shapes as there:
     ``embedding`` (V, M), ``hidden_weight`` (H, N*M), ``hidden_bias`` (H,), ``output_weight``
     (V, H), ``output_bias`` (V,), ``direct_weight`` (V, N*M) or None; of a tied model
-    ``projection_weight`` (M, H), or (M, H + N*M) with ``direct``. Reading one gives the live array;
+    ``projection_weight`` (M, H), or (M, H + N*M) with ``direct``; ``hashed_weight`` (hashed, H), if
+    tied (hashed, M), or None. Reading one gives the live array;
     assigning copies values in.
     """
 
@@ -56,6 +60,7 @@ class Network:
         direct=False,
         layers=1,
         tied=False,
+        hashed=0,
         dtype="float32",
         output_bias="unigram",
         seed=0,
@@ -68,6 +73,16 @@ class Network:
                 )
         if seed is not None and not is_whole(seed, 0):
             raise SettingsError(f"seed is {seed!r}; expected a whole number of at least 0, or None")
+        if not is_whole(hashed, 0) or hashed >= 1 << 31:
+            raise SettingsError(
+                f"hashed is {hashed!r}; expected a whole number of rows below 2**31, or 0 for no"
+                " n-grams"
+            )
+        if hashed and (context < max(hashed_ngrams.ORDERS) or not hidden):
+            raise SettingsError(
+                f"hashed n-grams need a context of at least {max(hashed_ngrams.ORDERS)} words and"
+                f" hidden units, but context is {context} and hidden is {hidden}"
+            )
         if layers not in (1, 2):
             raise SettingsError(f"layers is {layers!r}; expected 1 or 2")
         if np.dtype(dtype).name not in ("float32", "float64"):
@@ -77,6 +92,7 @@ class Network:
         self.vocabulary = vocabulary
         self.context, self.dim, self.hidden = int(context), int(dim), int(hidden)
         self.direct, self.layers, self.tied = bool(direct), int(layers), bool(tied)
+        self.hashed = int(hashed)
         self.dtype = np.dtype(dtype)
         self.loss = losses.Softmax()
         size, inputs = len(vocabulary), self.context * self.dim
@@ -88,6 +104,10 @@ class Network:
         if self.tied and (self.direct or self.dim != self.hidden):
             below = self.hidden + (inputs if self.direct else 0)
             self._add_layer("projection", self.dim, below)
+        if self.hashed:  # all 0: an n-gram says nothing before it was seen
+            self._parameters["hashed_weight"] = self._zeros(
+                self.hashed, self.dim if self.tied else self.hidden
+            )
         # Direct connections are more columns of the output layer, over concat(hidden, x): one
         # array, so that one kernel updates both.
         if self.tied:
@@ -152,6 +172,11 @@ class Network:
         arrays = {k: v for k, v in self._parameters.items() if k not in columns}
         return arrays if self.tied else arrays | {"output": self.output}
 
+    @property
+    def optimized(self):
+        """The ``trainable`` arrays that follow the optimiser: all but the hashed n-grams'."""
+        return {name: v for name, v in self.trainable.items() if name != "hashed_weight"}
+
     def config(self):
         """What it takes to build this network again, apart from vocabulary and parameters."""
         return {
@@ -162,6 +187,8 @@ class Network:
             "layers": self.layers,
             "tied": self.tied,
             "loss": losses.to_config(self.loss),
+            # left out where there are none: as it was written before there were any
+            **({"hashed": self.hashed} if self.hashed else {}),
         }
 
     def kernels(self, name="auto"):
@@ -226,6 +253,9 @@ class Network:
                 kernel.bias_tanh(self._parameters[f"{name}_bias"], above)
             upper.append((features, above))
             features = features + above if name == "second" else above
+        if self.hashed:
+            features = features.copy()
+            hashed_ngrams.add(contexts, self.hashed_weight, features)
         if self.scores_inputs:
             features = np.concatenate([features, inputs], axis=1)
         scores = features @ self.output.T + self.output_bias
@@ -251,6 +281,10 @@ class Network:
         grad_hidden, grad_direct = grad_features, 0
         if self.scores_inputs:
             grad_hidden, grad_direct = np.split(grad_features, [self.hidden], axis=1)
+        if self.hashed:
+            grads["hashed_weight"] = np.zeros_like(self.hashed_weight)
+            for column in hashed_ngrams.rows_of(activations.contexts, self.hashed).T:
+                np.add.at(grads["hashed_weight"], column, grad_hidden)
         for name, (below, above) in zip(
             reversed(self.upper_layers()), reversed(activations.upper), strict=True
         ):
@@ -360,5 +394,6 @@ for _name in (
     "output_weight",
     "output_bias",
     "direct_weight",
+    "hashed_weight",
 ):
     setattr(Network, _name, _parameter(_name))

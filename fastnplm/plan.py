@@ -32,6 +32,8 @@ class Settings:
         word_dropout : of the context words, replaced by ``<unk>``; output_dropout : of the units
         of a tied model's projection, the layer below the scores. batch_size, epochs, dropout,
         input_dropout and average follow the corpus's size where they are None (``fitted``)
+    hashed_lr : rate of the hashed n-grams (of a model that has them), which descend on their own
+        whatever the optimiser; None: 0.15; hashed_dropout : share of them left out; None: 0.4
     clip : largest norm of an example's gradient below the output layer; None: no limit
     label_smoothing : share of the targets' probability spread over all words
     average : validate, keep and return a mean of the weights to which about this share of the run
@@ -67,6 +69,8 @@ class Settings:
     input_dropout: float | None = None
     word_dropout: float = 0.0
     output_dropout: float = 0.0
+    hashed_lr: float | None = None
+    hashed_dropout: float | None = None
     clip: float | None = None
     label_smoothing: float = 0.0
     average: float | None = None
@@ -194,7 +198,8 @@ class Settings:
     def step(self):
         """What ``Step`` takes of these settings, beside network, optimiser and batch size."""
         names = ("kernels", "threads", "precision", "buffer_mib", "dropout", "input_dropout",
-                 "word_dropout", "clip", "label_smoothing", "output_dropout")  # fmt: skip
+                 "word_dropout", "clip", "label_smoothing", "output_dropout", "hashed_lr",
+                 "hashed_dropout")  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
     def identity(self):
@@ -202,11 +207,18 @@ class Settings:
         names = ("batch_size", "dropout", "input_dropout", "word_dropout", "clip",
                  "label_smoothing", "precision", "buffer_mib", "patience", "seed",
                  "output_dropout")  # fmt: skip
-        return {name: getattr(self, name) for name in names} | {
-            "average": self.average or None,  # as it was written when None meant no average
-            "optimizer": dataclasses.asdict(self.optimizer),
-            "schedule": dataclasses.asdict(self.schedule),
-        }
+        n_grams = {name: getattr(self, name) for name in ("hashed_lr", "hashed_dropout")}
+        # left out where they are None: as it was written before there were any
+        n_grams = {name: value for name, value in n_grams.items() if value is not None}
+        return (
+            n_grams
+            | {name: getattr(self, name) for name in names}
+            | {
+                "average": self.average or None,  # as it was written when None meant no average
+                "optimizer": dataclasses.asdict(self.optimizer),
+                "schedule": dataclasses.asdict(self.schedule),
+            }
+        )
 
 
 def told(plan):

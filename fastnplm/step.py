@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from . import arrays
+from . import arrays, hashed
 from . import loss as losses
 from . import optimizer as optimizers
 from . import threads as thread_count
@@ -23,15 +23,20 @@ def step_settings(
     clip=None,
     label_smoothing=0.0,
     output_dropout=0.0,
+    hashed_lr=None,
+    hashed_dropout=None,
 ):
     """Refuse settings that no step can be made with; raises SettingsError."""
     shares = {"dropout": dropout, "input_dropout": input_dropout, "word_dropout": word_dropout}
     shares |= {"label_smoothing": label_smoothing, "output_dropout": output_dropout}
+    shares["hashed_dropout"] = 0.0 if hashed_dropout is None else hashed_dropout
     for name, share in shares.items():
         if not 0 <= share < 1:
             raise SettingsError(f"{name} is {share}; expected a share in [0, 1)")
     if clip is not None and not clip > 0:
         raise SettingsError(f"clip is {clip}; expected a norm above 0")
+    if hashed_lr is not None and not 0 < hashed_lr < np.inf:
+        raise SettingsError(f"hashed_lr is {hashed_lr}; expected a positive number")
     if precision not in ("float32", "bf16"):
         raise SettingsError(f"precision is {precision!r}; expected float32 or bf16")
     if not is_whole(batch_size):
@@ -57,6 +62,8 @@ class Step:
     output_dropout : of the units of the projection below a tied output layer; refused without one
     clip : largest norm of an example's gradient below the output layer, or None
     label_smoothing : share of the targets' probability spread over all words
+    hashed_lr, hashed_dropout : rate of the hashed n-grams' own descent and share of them left out
+        (``hashed.py``); None: 0.15 and 0.4
     generator : numpy Generator of the noise words, the dropout masks and the smoothed targets
     """
 
@@ -75,21 +82,25 @@ class Step:
         clip=None,
         label_smoothing=0.0,
         output_dropout=0.0,
+        hashed_lr=None,
+        hashed_dropout=None,
         generator=None,
     ):
         step_settings(
             batch_size, precision, buffer_mib, dropout, input_dropout, word_dropout, clip,
-            label_smoothing, output_dropout,
+            label_smoothing, output_dropout, hashed_lr, hashed_dropout,
         )  # fmt: skip
+        hashed.require_n_grams(network, hashed_lr, hashed_dropout)
         self.network = network
         self.optimizer = optimizers.resolve(optimizer)
         self.generator = generator if generator is not None else np.random.default_rng(0)
         self.kernels = network.kernels(kernels)
         self.threads = thread_count.resolve(threads)
-        self.state = optimizers.State(self.optimizer, network.trainable)
+        self.state = optimizers.State(self.optimizer, network.optimized)
         self._input_mask = Mask(input_dropout)
         self._word_limit = min(round(word_dropout * 256), 255)
         self._clip = clip
+        self._hashed_lr, self._hashed_dropout = hashed_lr, hashed_dropout
         self._smoothing = losses.LabelSmoothing(label_smoothing, network.vocabulary)
         self._precision = precision
         self._output = network.loss.layer(
@@ -108,10 +119,11 @@ class Step:
         if not self.optimizer.shrinks:
             return {}
         made = optimizers.LazyShrinkage if self.optimizer.l1 else optimizers.LazyDecay
+        found = {"hashed_weight": made(network.hashed)} if network.hashed else {}
         if isinstance(network.loss, losses.Softmax):
-            return {} if network.tied else {"embedding": made(rows)}
+            return found if network.tied else found | {"embedding": made(rows)}
         names = ("embedding",) if network.tied else ("embedding", "output")
-        return {name: made(rows) for name in names}
+        return found | {name: made(rows) for name in names}
 
     def _allocate(self, batch_size):
         network = self.network
@@ -143,6 +155,15 @@ class Step:
             self._features = self._layers[-1].outputs
             self._grad_features = self._layers[-1].grad
             self._joins = self._layers[-1] if self._joined is not None else None
+        self._hashed = None
+        if network.hashed:
+            self._hashed = hashed.HashedStep(
+                network.hashed_weight, batch_size, self.kernels, self.threads,
+                hashed.LR if self._hashed_lr is None else self._hashed_lr,
+                hashed.DROPOUT if self._hashed_dropout is None else self._hashed_dropout,
+            )  # fmt: skip
+            if not network.scores_inputs:  # what the layer gave is still wanted, on the way back
+                self._features = arrays.zeros(self._features.shape, dtype)
         if network.tied:
             self._tied_grad = arrays.zeros((1, *network.embedding.shape), dtype)
             self._bias_grad = np.zeros((1, len(network.output_bias)), dtype)
@@ -176,6 +197,9 @@ class Step:
         touched = self._output_step(targets, share, hyper, batch)
         if self._clip is not None:
             self._clip_rows(self._grad_features[:batch], share)
+        if self._hashed is not None:
+            grad = self._grad_features[:batch, : self._hashed.width]
+            self._hashed.backward(grad, factor, hyper[1])
         self._backward(contexts, hyper, batch)
         if self.network.tied:
             self._tied_update(contexts, touched, hyper, batch)
@@ -201,6 +225,8 @@ class Step:
     def _refresh(self, contexts):
         """Bring the rows this step reads up to date with their weight decay."""
         wanted = {"embedding": [contexts]}
+        if self._hashed is not None:
+            wanted["hashed_weight"] = [self._hashed.find(contexts, self.generator)]
         if self._output.touched is not None:
             wanted.setdefault("embedding" if self.network.tied else "output", []).extend(
                 self._output.touched
@@ -242,6 +268,11 @@ class Step:
             )
         if network.scores_inputs:
             self._join(layers[-1] if layers else None, batch)
+        if self._hashed is not None:
+            features = self._features[:batch]
+            if not network.scores_inputs:
+                features[:] = layers[-1].outputs[:batch]
+            self._hashed.forward(features[:, : self._hashed.width])
 
     def _join(self, below, batch):
         """The outputs of the layer ``below`` (or None) and the vectors, side by side."""

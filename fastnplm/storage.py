@@ -64,6 +64,7 @@ def _load(asked, folder, network_class):
             direct=config["direct"],
             layers=config.get("layers", 1),
             tied=config.get("tied", False),
+            hashed=config.get("hashed", 0),
             dtype=config["dtype"],
             output_bias="zeros",
             seed=None,
@@ -116,8 +117,9 @@ def check_output(folder, overwrite=False, resume=False):
 
 def _check_sizes(config, vocabulary_size, path, asked):
     """Refuse sizes that make no sense or no such file could hold, before anything is allocated."""
-    least = {"context": 1, "dim": 1, "hidden": 0}
+    least = {"context": 1, "dim": 1, "hidden": 0, "hashed": 0}
     sizes = {name: config.get(name) for name in least}
+    sizes["hashed"] = config.get("hashed", 0)  # models of before have none
     for name, value in sizes.items():
         whole = isinstance(value, int) and not isinstance(value, bool)
         if not whole or not least[name] <= value < 1 << 31:
@@ -135,5 +137,6 @@ def _check_sizes(config, vocabulary_size, path, asked):
         floats += (sizes["dim"] if config.get("tied") else vocabulary_size) * inputs
     if not config.get("tied"):
         floats += vocabulary_size * sizes["hidden"]
+    floats += sizes["hashed"] * (sizes["dim"] if config.get("tied") else sizes["hidden"])
     if floats * np.dtype(config["dtype"]).itemsize > path.stat().st_size:
         raise ModelError(f"{path} is smaller than the model that config.json describes")

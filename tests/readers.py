@@ -126,7 +126,10 @@ READERS = {
         specimens.corpus_file("tokens.bin"), _verify, mend=_resign, header=lambda data: 0
     ),
     "model-config": Reader(
-        specimens.model_file("config.json"), _model, mend=_remanifest, grows=False
+        specimens.model_file("config.json", context=3, hashed=5),
+        _model,
+        mend=_remanifest,
+        grows=False,
     ),
     "model-vocabulary": Reader(
         specimens.model_file("vocabulary.tsv"), _model, mend=_remanifest, header=_first_line
@@ -141,7 +144,7 @@ READERS = {
         header=_tensors,
     ),
     "model-tied-direct": Reader(
-        specimens.model_file("parameters.safetensors", direct=True, tied=True),
+        specimens.model_file("parameters.safetensors", direct=True, tied=True, hashed=5, context=3),
         _model,
         mend=_remanifest,
         header=_tensors,

@@ -41,8 +41,10 @@ def _closed_form(seen, share):
 
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.99])
 @pytest.mark.parametrize(
-    "shape", [{}, {"direct": True}, {"tied": True}, {"tied": True, "direct": True}]
-)
+    "shape",
+    [{}, {"direct": True}, {"tied": True}, {"tied": True, "direct": True},
+     {"hashed": 9, "context": 3}],
+)  # fmt: skip
 def test_the_mean_is_the_integral_over_the_time_each_weight_was_held(share, shape):
     network = _network(**shape)
     mean = Average(network, share, batch_size=4000, batches=37)

@@ -84,6 +84,11 @@ CASES = {
         {"dim": 64, "hidden": 64, "valid": True,
          "train": ADAM | {"average": 0.1, "saved": True, "checkpoint_every": 2}},
     ),
+    "tied, direct, hashed": (
+        50_000,
+        {"dim": 64, "hidden": 64, "tied": True, "direct": True, "hashed": 400_000, "valid": True,
+         "train": {"loss": "nce", "saved": True, "weight_decay": 0.01, "epochs": 2}},
+    ),
     "reference": (20_000, {"dim": 32, "hidden": 32, "train": ADAM | {"kernels": "reference"}}),
     "numba": (50_000, {"dim": 64, "hidden": 64, "train": ADAM | {"kernels": "numba"}}),
     "numba ns": (50_000, {"dim": 64, "hidden": 64, "train": {"loss": "ns", "kernels": "numba"}}),

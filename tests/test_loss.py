@@ -31,6 +31,10 @@ SHAPES = {
     "tied, direct": {"tied": True, "direct": True},
     "tied, direct, M = H, second layer": {"tied": True, "direct": True, "hidden": 4, "layers": 2},
     "tied, direct alone": {"tied": True, "direct": True, "hidden": 0},
+    "hashed": {"hashed": 7},
+    "hashed, direct": {"hashed": 7, "direct": True},
+    "hashed, tied, direct": {"hashed": 7, "tied": True, "direct": True},
+    "hashed, tied, M = H, second layer": {"hashed": 7, "tied": True, "hidden": 4, "layers": 2},
 }
 
 
@@ -46,6 +50,8 @@ def _network(loss, shape="plain", context=3, size=9):
 
 
 def _step(network, rate, dropout=0.0):
+    # The hashed n-grams descend on the sum of the losses; five of the batch's examples count.
+    of_n_grams = {"hashed_lr": rate / 5, "hashed_dropout": dropout} if network.hashed else {}
     return Step(
         network,
         Optimizer("sgd", lr=rate),
@@ -54,6 +60,7 @@ def _step(network, rate, dropout=0.0):
         dropout=dropout,
         input_dropout=dropout,
         word_dropout=dropout,
+        **of_n_grams,
     )
 
 

@@ -20,6 +20,10 @@ SHAPES = [
     {"tied": True, "direct": True},
     {"tied": True, "direct": True, "layers": 2, "dim": 4},
     {"tied": True, "direct": True, "hidden": 0},
+    {"hashed": 5},
+    {"hashed": 5, "direct": True, "layers": 2},
+    {"hashed": 5, "tied": True, "dim": 4},
+    {"hashed": 5, "tied": True, "direct": True},
 ]
 
 

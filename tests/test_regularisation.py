@@ -20,6 +20,8 @@ SHAPES = {
     "tied, M = H": {"tied": True, "hidden": 4},
     "tied, direct": {"tied": True, "direct": True},
     "tied, direct alone": {"tied": True, "direct": True, "hidden": 0},
+    "hashed": {"hashed": 7},
+    "hashed, tied, direct": {"hashed": 7, "tied": True, "direct": True},
 }
 
 
@@ -177,7 +179,9 @@ def test_lazy_shrinkage_equals_dense_shrinkage():
 def test_a_step_with_a_penalty_is_the_dense_one(shape, penalty):
     rate, strength = 0.2, 0.02
     network, dense = _network(**SHAPES[shape]), _network(**SHAPES[shape])
-    step = Step(network, Optimizer("sgd", lr=rate, **{penalty: strength}), 6)
+    # the rate of the sum's descent that is as far as the mean's at ``rate``
+    of_n_grams = {"hashed_lr": rate / 6, "hashed_dropout": 0.0} if network.hashed else {}
+    step = Step(network, Optimizer("sgd", lr=rate, **{penalty: strength}), 6, **of_n_grams)
     for update in range(12):
         contexts, targets = _batch(update)
         factor = 1 / (1 + update)

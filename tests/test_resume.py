@@ -25,7 +25,11 @@ VARIANTS = {
     "average": {"average": 0.2, "weight_decay": 0.05, "output_dropout": 0.2},
     "l1": {"l1": 0.002},
 }  # fmt: skip
-SHAPES = {"dropout": {"direct": True}, "average": {"tied": True}}
+SHAPES = {
+    "dropout": {"direct": True, "hashed": 50, "context": 3},
+    "average": {"tied": True},
+    "l1": {"tied": True, "direct": True, "hashed": 50, "context": 3},
+}
 COMMON = {"kernels": runs.kernels(), "quiet": True, "batch_size": 32, "epochs": 3, "seed": 5}
 
 

@@ -7,7 +7,7 @@ import fastnplm
 from fastnplm import loss as losses
 
 PARTS = ("train", "valid", "test")
-SIZES = frozenset({"context", "dim", "hidden", "direct", "layers", "tied"})
+SIZES = frozenset({"context", "dim", "hidden", "direct", "layers", "tied", "hashed"})
 
 # Brown has its rare words replaced in the files, PTB in the edition; PKU's are left to min_count.
 CORPORA = {

@@ -18,7 +18,7 @@ from .options import (
 )
 from .output import remark, show_json
 
-SIZES = {"context": 4, "dim": 100, "hidden": 200, "layers": 1}
+SIZES = {"context": 4, "dim": 100, "hidden": 200, "layers": 1, "hashed": 0}
 FORMS = ("direct", "tied")
 
 _size = options(
@@ -39,6 +39,11 @@ _size = options(
         default=None,
         help="The scores use the words' vectors too."
         "  [default: both, if neither is said; else off]",
+    ),
+    click.option(
+        "--hashed",
+        type=click.IntRange(min=0),
+        help="Rows for hashed pairs and triples of words, such as 200000.  [default: none]",
     ),
     click.option("--init", type=FOLDER, help="Start from this model, with its words and sizes."),
     click.option(
@@ -87,6 +92,12 @@ _descent = options(
     click.option(
         "--output-dropout", type=SHARE, default=0.0, help="Of units below a tied model's scores."
     ),
+    click.option(
+        "--hashed-lr",
+        type=click.FloatRange(min=0, min_open=True),
+        help="Rate of hashed n-grams.  [default: 0.15]",
+    ),
+    click.option("--hashed-dropout", type=SHARE, help="Share of them left out.  [default: 0.4]"),
     click.option("--clip", type=click.FloatRange(min=0), help="Largest norm of a gradient."),
     click.option("--label-smoothing", type=SHARE, default=0.0, help="Share of targets spread out."),
     click.option(
