@@ -13,7 +13,7 @@ from . import arrays
 from .errors import SettingsError
 
 ORDERS = (2, 3)  # how many of the last words each feature reads
-LR, DROPOUT = 0.15, 0.4
+LR, DROPOUT = 0.15, 0.6
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2**64 divided by the golden ratio, odd
 
 

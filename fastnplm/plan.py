@@ -33,7 +33,7 @@ class Settings:
         of a tied model's projection, the layer below the scores. batch_size, epochs, dropout,
         input_dropout and average follow the corpus's size where they are None (``fitted``)
     hashed_lr : rate of the hashed n-grams (of a model that has them), which descend on their own
-        whatever the optimiser; None: 0.15; hashed_dropout : share of them left out; None: 0.4
+        whatever the optimiser; None: 0.15; hashed_dropout : share of them left out; None: 0.6
     clip : largest norm of an example's gradient below the output layer; None: no limit
     label_smoothing : share of the targets' probability spread over all words
     average : validate, keep and return a mean of the weights to which about this share of the run

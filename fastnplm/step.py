@@ -63,7 +63,7 @@ class Step:
     clip : largest norm of an example's gradient below the output layer, or None
     label_smoothing : share of the targets' probability spread over all words
     hashed_lr, hashed_dropout : rate of the hashed n-grams' own descent and share of them left out
-        (``hashed.py``); None: 0.15 and 0.4
+        (``hashed.py``); None: 0.15 and 0.6
     generator : numpy Generator of the noise words, the dropout masks and the smoothed targets
     """
 

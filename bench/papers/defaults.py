@@ -140,8 +140,7 @@ def _plan(given, text):
 
 def _logged(size, plan):
     """Size and settings as JSON holds them: a run counts only for what it was made with."""
-    settings = size | plan.identity() | {"loss": plan.loss, "epochs": plan.epochs}
-    return json.loads(json.dumps(rows.plain(settings)))
+    return size | rows.logged(plan)
 
 
 def _run(title, size, plan, logged, text, valid, threads):

@@ -36,6 +36,8 @@ def run(name, row, data, output, seed=0, threads=None, test=True, quiet=False):
             )
             for part in parts
         }
+        plan = fastnplm.Settings(**row.settings, seed=seed).checked("valid")
+        plan = plan.fitted(len(corpus.tokens), len(corpus.vocabulary))
         model = fastnplm.NPLM(corpus.vocabulary, **row.size, seed=seed)
         with _Clock(output / "models" / f"{stem}.clock.json") as clock:
             history = fastnplm.train(
@@ -48,6 +50,7 @@ def run(name, row, data, output, seed=0, threads=None, test=True, quiet=False):
             "corpus": row.corpus,
             "size": row.size,
             "settings": rows.plain(row.settings),
+            "fitted": rows.logged(plan),
             "data": {part: _sha256(files[part]) for part in ("train", *parts)},
             "vocabulary": len(corpus.vocabulary),
             "parameters": sum(value.size for value in model.parameters.values()),

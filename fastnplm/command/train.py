@@ -97,7 +97,7 @@ _descent = options(
         type=click.FloatRange(min=0, min_open=True),
         help="Rate of hashed n-grams.  [default: 0.15]",
     ),
-    click.option("--hashed-dropout", type=SHARE, help="Share of them left out.  [default: 0.4]"),
+    click.option("--hashed-dropout", type=SHARE, help="Share of them left out.  [default: 0.6]"),
     click.option("--clip", type=click.FloatRange(min=0), help="Largest norm of a gradient."),
     click.option("--label-smoothing", type=SHARE, default=0.0, help="Share of targets spread out."),
     click.option(
