@@ -55,13 +55,16 @@ class HashedStep:
     their mean: a row is read by few examples of a batch and in few batches, so its gradient must
     not shrink as batches grow, and moments of it would be stale whenever it is next read.
 
-    table : of the network, (buckets, W), updated in place; lr : rate of the sum's descent
-    share : of the n-grams left out of a step, rounded to a multiple of 1/256; the vectors of the
-        others grow by 1 / (1 - share)
+    table : of the network, (buckets, W), updated in place
+    lr : rate of the sum's descent, None for LR
+    share : of the n-grams left out of a step (None for DROPOUT), rounded to a multiple of 1/256;
+        the vectors of the others grow by 1 / (1 - share)
     """
 
-    def __init__(self, table, batch_size, kernels, threads, lr, share):
-        self.table, self.width, self.lr = table, table.shape[1], lr
+    def __init__(self, table, batch_size, kernels, threads, lr=None, share=None):
+        self.table, self.width = table, table.shape[1]
+        self.lr = LR if lr is None else lr
+        share = DROPOUT if share is None else share
         self._limit = min(round(share * 256), 255)
         self._kernels, self._threads = kernels, threads
         self._rows = arrays.zeros((batch_size, len(ORDERS), self.width), table.dtype)

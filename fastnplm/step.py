@@ -100,7 +100,6 @@ class Step:
         self._input_mask = Mask(input_dropout)
         self._word_limit = min(round(word_dropout * 256), 255)
         self._clip = clip
-        self._hashed_lr, self._hashed_dropout = hashed_lr, hashed_dropout
         self._smoothing = losses.LabelSmoothing(label_smoothing, network.vocabulary)
         self._precision = precision
         self._output = network.loss.layer(
@@ -111,7 +110,7 @@ class Step:
             network, batch_size, self.kernels, self.threads, dropout, output_dropout
         )
         self._decays = self._lazy_decays()
-        self._allocate(batch_size)
+        self._allocate(batch_size, (hashed_lr, hashed_dropout))
 
     def _lazy_decays(self):
         """Tables of which a step visits only some rows, and so decays only these at once."""
@@ -125,7 +124,7 @@ class Step:
         names = ("embedding",) if network.tied else ("embedding", "output")
         return found | {name: made(rows) for name in names}
 
-    def _allocate(self, batch_size):
+    def _allocate(self, batch_size, of_n_grams):
         network = self.network
         dtype, width = network.dtype, network.context * network.dim
         self._losses = np.empty(batch_size)
@@ -158,10 +157,8 @@ class Step:
         self._hashed = None
         if network.hashed:
             self._hashed = hashed.HashedStep(
-                network.hashed_weight, batch_size, self.kernels, self.threads,
-                hashed.LR if self._hashed_lr is None else self._hashed_lr,
-                hashed.DROPOUT if self._hashed_dropout is None else self._hashed_dropout,
-            )  # fmt: skip
+                network.hashed_weight, batch_size, self.kernels, self.threads, *of_n_grams
+            )
             if not network.scores_inputs:  # what the layer gave is still wanted, on the way back
                 self._features = arrays.zeros(self._features.shape, dtype)
         if network.tied:

@@ -69,7 +69,7 @@ LARGE_TRIALS = {
     "momentum": {"optimizer": "momentum", "lr": 0.15},
 }
 FINALS = 2  # so many trials are run again in full
-LEEWAY = (0.1, 0.05)  # how far behind a run may be after one epoch, after more
+LEEWAY = (0.05, 0.03)  # how far behind a run may be after one epoch, after more
 
 
 class Pruning:
