@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from . import checkpoint, hashed
+from . import checkpoint, hashing
 from . import kernels as kernel_modules
 from . import loss as losses
 from .batches import WINDOW
@@ -95,7 +95,7 @@ class Estimate:
                 raise ResourceError(
                     f"training takes {readable(need)} of memory ({_parts(self.memory)}), but only"
                     f" {readable(left)} more can be had ({limit}); pass a smaller dim, hidden,"
-                    " batch_size or max_vocab, or an optimizer with less state"
+                    " hashed, batch_size or max_vocab, or an optimizer with less state"
                 )
         need, free = sum(self.disk.values()) - self.kept, disk_free(self.place)
         if need > free:
@@ -113,7 +113,7 @@ def of_run(network, plan, corpus, valid=None):
     """
     made = not isinstance(network, Outline)
     require_projection(network, plan.output_dropout)
-    hashed.require_n_grams(network, plan.hashed_lr, plan.hashed_dropout)
+    hashing.require_n_grams(network.hashed, plan.hashed_lr, plan.hashed_dropout)
     parameters = _bytes(network.parameters if network.scores_inputs else network.trainable)
     slots = plan.optimizer.slots * _bytes(network.optimized)
     averaged = _bytes(network.trainable) if plan.average else 0
@@ -161,7 +161,7 @@ def _step(network, plan, batch):
     if network.scores_inputs or (network.direct and network.hidden):
         total += 2 * batch * (network.hidden + width) * item
     if network.hashed:
-        total += batch * (len(hashed.ORDERS) + 2) * network.hashed_weight.shape[1] * item
+        total += batch * (len(hashing.ORDERS) + 2) * network.hashed_weight.shape[1] * item
     if network.tied:
         total += network.embedding.nbytes + network.output_bias.nbytes
     return total + _output(network, plan, batch, module) + _decays(network, plan)
@@ -203,9 +203,8 @@ def _passing(network, plan, valid):
     if not isinstance(plan.loss, losses.Softmax):
         yield _ALIAS * words
     if plan.optimizer.shrinks:
-        yield max(words, network.hashed) * (network.dim * item + 48)
-        if not isinstance(plan.loss, losses.Softmax):
-            yield words * (network.features * item + 48)
+        rows = max(value.shape[0] for value in network.trainable.values())
+        yield 48 * rows + 4 * _ROWS * widest * item
     if valid is not None:
         module = kernel_modules.load(plan.kernels)
         width = network.context * network.dim

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from . import hashed
+from . import hashing
 from .corpus import Corpus, require_same_vocabulary
 from .errors import CorpusError
 
@@ -144,7 +144,7 @@ class Scorer:
             )
             features = features + above if name == "second" else above
         if network.hashed:
-            hashed.add(contexts, network.hashed_weight, features)
+            hashing.add(contexts, network.hashed_weight, features)
         return np.concatenate([features, inputs], axis=1) if network.scores_inputs else features
 
     def block(self, tokens, low):

@@ -10,8 +10,7 @@ import zlib
 
 import numpy as np
 
-from . import arrays, noise
-from . import hashed as hashed_ngrams
+from . import arrays, hashing, noise
 from . import kernels as kernel_modules
 from . import loss as losses
 from .activations import Activations, Gradients
@@ -37,8 +36,9 @@ class Network:
     tied : bool, the embedding is the output weight too (Press and Wolf 2017); where M differs
         from H, or with ``direct``, a layer of M units stands between, the projection: tanh's,
         with ``direct`` linear
-    hashed : rows of the table of hashed n-grams (``hashed.py``), 0 for none; each is as wide as
-        the layer below the scores, direct connections to them left out. Needs a context of 3
+    hashed : rows of the table of hashed n-grams (``hashing.py``), 0 for none; each is as wide as
+        the layer below the scores, direct connections to them left out. Needs a context of at
+        least 3 words, and hidden units
     dtype : "float32" or "float64" (through the reference kernels)
     output_bias : "unigram" (log of the words' shares in the training text) or "zeros"
     seed : of the initial values; None leaves them 0, for a caller who fills them in
@@ -73,16 +73,7 @@ class Network:
                 )
         if seed is not None and not is_whole(seed, 0):
             raise SettingsError(f"seed is {seed!r}; expected a whole number of at least 0, or None")
-        if not is_whole(hashed, 0) or hashed >= 1 << 31:
-            raise SettingsError(
-                f"hashed is {hashed!r}; expected a whole number of rows below 2**31, or 0 for no"
-                " n-grams"
-            )
-        if hashed and (context < max(hashed_ngrams.ORDERS) or not hidden):
-            raise SettingsError(
-                f"hashed n-grams need a context of at least {max(hashed_ngrams.ORDERS)} words and"
-                f" hidden units, but context is {context} and hidden is {hidden}"
-            )
+        hashing.require_table(hashed, context, hidden)
         if layers not in (1, 2):
             raise SettingsError(f"layers is {layers!r}; expected 1 or 2")
         if np.dtype(dtype).name not in ("float32", "float64"):
@@ -255,7 +246,7 @@ class Network:
             features = features + above if name == "second" else above
         if self.hashed:
             features = features.copy()
-            hashed_ngrams.add(contexts, self.hashed_weight, features)
+            hashing.add(contexts, self.hashed_weight, features)
         if self.scores_inputs:
             features = np.concatenate([features, inputs], axis=1)
         scores = features @ self.output.T + self.output_bias
@@ -283,7 +274,7 @@ class Network:
             grad_hidden, grad_direct = np.split(grad_features, [self.hidden], axis=1)
         if self.hashed:
             grads["hashed_weight"] = np.zeros_like(self.hashed_weight)
-            for column in hashed_ngrams.rows_of(activations.contexts, self.hashed).T:
+            for column in hashing.rows_of(activations.contexts, self.hashed).T:
                 np.add.at(grads["hashed_weight"], column, grad_hidden)
         for name, (below, above) in zip(
             reversed(self.upper_layers()), reversed(activations.upper), strict=True

@@ -8,6 +8,8 @@ from . import arrays
 from .errors import SettingsError
 from .kernels.contract import SLOTS
 
+_ROWS = 1 << 10  # rows at a time where a whole table is gone through: the cache holds them
+
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
@@ -116,68 +118,65 @@ class State:
         }
 
 
-class LazyDecay:
+class _Lazy:
+    """What each step does to a whole table, put off for a row until the row is next read."""
+
+    def __init__(self, rows):
+        self.total = 0.0  # sum of what all steps so far do
+        self.seen = np.zeros(rows)  # the same sum when each row was last brought up to date
+
+    def refresh(self, ids, table):
+        """Bring the rows ``ids`` of ``table`` up to date before they are read; returns them."""
+        rows = np.unique(ids)
+        behind = rows[self.seen[rows] != self.total]
+        if len(behind):
+            values = table[behind]
+            self._catch_up(values, self.total - self.seen[behind])
+            table[behind] = values
+        self.seen[rows] = self.total
+        return rows
+
+    def finish(self, table):
+        """Bring every row up to date."""
+        for low in range(0, len(table), _ROWS):
+            missed = self.total - self.seen[low : low + _ROWS]
+            if missed.any():
+                self._catch_up(table[low : low + _ROWS], missed)
+        self.seen[:] = self.total
+
+
+class LazyDecay(_Lazy):
     """Exact decoupled weight decay for a table of which each step reads only some rows.
 
     A row not visited for some steps would have been multiplied by 1 - decay at each of them; the
     product of these factors is applied when the row is next read (``refresh``) and for all rows
     at the end (``finish``): the dense result up to rounding, at the cost of the rows touched.
+    ``total`` is a sum of log(1 - decay).
     """
-
-    def __init__(self, rows):
-        self.total = 0.0  # sum of log(1 - decay) over all steps so far
-        self.seen = np.zeros(rows)  # the same sum when each row was last brought up to date
-
-    def refresh(self, ids, table):
-        """Bring the rows ``ids`` of ``table`` up to date before they are read."""
-        rows = np.unique(ids)
-        behind = rows[self.seen[rows] != self.total]
-        if len(behind):
-            factors = np.exp(self.total - self.seen[behind])
-            table[behind] *= factors.astype(table.dtype)[:, None]
-        self.seen[rows] = self.total
-        return rows
 
     def step(self, rows, decay):
         """Count one step's decay; the kernel has already applied it to ``rows``."""
         self.total += np.log1p(-decay)
         self.seen[rows] = self.total
 
-    def finish(self, table):
-        """Bring every row up to date."""
-        self.refresh(np.arange(len(table)), table)
+    def _catch_up(self, values, missed):
+        values *= np.exp(missed).astype(values.dtype)[:, None]
 
 
-class LazyShrinkage:
+class LazyShrinkage(_Lazy):
     """The same for L1: a row not visited for some steps shrinks by the sum of their amounts.
 
     Shrinking by a and then by b is shrinking by a + b, so the result is the dense one up to
     rounding (Tsuruoka et al. 2009 keep such a sum for each weight). No kernel shrinks, so a
-    visited row, too, is a step behind until it is next read.
+    visited row, too, is a step behind until it is next read. ``total`` is a sum of amounts.
     """
-
-    def __init__(self, rows):
-        self.total = 0.0  # sum of the amounts of all steps so far
-        self.seen = np.zeros(rows)
-
-    def refresh(self, ids, table):
-        """Bring the rows ``ids`` of ``table`` up to date before they are read."""
-        rows = np.unique(ids)
-        behind = rows[self.seen[rows] != self.total]
-        if len(behind):
-            values = table[behind]
-            shrink(values, (self.total - self.seen[behind]).astype(table.dtype)[:, None])
-            table[behind] = values
-        self.seen[rows] = self.total
-        return rows
 
     def step(self, rows, amount):
         """Count one step's shrinkage, which every row still lacks."""
         self.total += amount
 
-    def finish(self, table):
-        """Bring every row up to date."""
-        self.refresh(np.arange(len(table)), table)
+    def _catch_up(self, values, missed):
+        shrink(values, missed.astype(values.dtype)[:, None])
 
 
 def shrink(values, amount):

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 
-from . import checkpoint, storage, word2vec
+from . import checkpoint, hashing, storage, word2vec
 from . import kernels as kernel_modules
 from . import loss as losses
 from . import optimizer as optimizers
@@ -33,7 +33,8 @@ class Settings:
         of a tied model's projection, the layer below the scores. batch_size, epochs, dropout,
         input_dropout and average follow the corpus's size where they are None (``fitted``)
     hashed_lr : rate of the hashed n-grams (of a model that has them), which descend on their own
-        whatever the optimiser; None: 0.15; hashed_dropout : share of them left out; None: 0.6
+        whatever the optimiser, but for its weight decay or L1 at its own rate; None: 0.15
+    hashed_dropout : share of the n-grams left out of a step; None: 0.6
     clip : largest norm of an example's gradient below the output layer; None: no limit
     label_smoothing : share of the targets' probability spread over all words
     average : validate, keep and return a mean of the weights to which about this share of the run
@@ -202,27 +203,28 @@ class Settings:
                  "hashed_dropout")  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
-    def identity(self):
-        """What decides the course of a run, as JSON values: a resumed run must have the same."""
+    def identity(self, hashed=0):
+        """What decides the course of a run, as JSON values: a resumed run must have the same.
+
+        hashed : of the model that is trained
+        """
         names = ("batch_size", "dropout", "input_dropout", "word_dropout", "clip",
                  "label_smoothing", "precision", "buffer_mib", "patience", "seed",
                  "output_dropout")  # fmt: skip
-        n_grams = {name: getattr(self, name) for name in ("hashed_lr", "hashed_dropout")}
-        # left out where they are None: as it was written before there were any
-        n_grams = {name: value for name, value in n_grams.items() if value is not None}
-        return (
-            n_grams
-            | {name: getattr(self, name) for name in names}
-            | {
-                "average": self.average or None,  # as it was written when None meant no average
-                "optimizer": dataclasses.asdict(self.optimizer),
-                "schedule": dataclasses.asdict(self.schedule),
-            }
-        )
+        found = {name: getattr(self, name) for name in names} | {
+            "average": self.average or None,  # as it was written when None meant no average
+            "optimizer": dataclasses.asdict(self.optimizer),
+            "schedule": dataclasses.asdict(self.schedule),
+        }
+        # Only of a model that has n-grams: as it was written before there were any.
+        return found | (hashing.settings(self.hashed_lr, self.hashed_dropout) if hashed else {})
 
 
-def told(plan):
-    """The course of a run in one line: what was chosen, whoever chose it."""
+def told(plan, hashed=0):
+    """The course of a run in one line: what was chosen, whoever chose it.
+
+    hashed : of the model that is trained
+    """
     loss, optimizer = plan.loss, plan.optimizer
     text = loss.name
     if not isinstance(loss, losses.Softmax):
@@ -234,6 +236,9 @@ def told(plan):
             text += f", {name.replace('_', ' ')} {getattr(optimizer, name):g}"
     text += f", {plan.epochs} epochs, batches of {plan.batch_size}"
     text += f", dropout {plan.dropout:.2g} and {plan.input_dropout:.2g}"
+    if hashed:
+        rate, dropout = hashing.settings(plan.hashed_lr, plan.hashed_dropout).values()
+        text += f", hashed n-grams at {rate:g}, {dropout:g} of them left out"
     return text + (f", average {plan.average:g}" if plan.average else "")
 
 

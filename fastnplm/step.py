@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from . import arrays, hashed
+from . import arrays, hashing
 from . import loss as losses
 from . import optimizer as optimizers
 from . import threads as thread_count
@@ -63,8 +63,9 @@ class Step:
     clip : largest norm of an example's gradient below the output layer, or None
     label_smoothing : share of the targets' probability spread over all words
     hashed_lr, hashed_dropout : rate of the hashed n-grams' own descent and share of them left out
-        (``hashed.py``); None: 0.15 and 0.6
-    generator : numpy Generator of the noise words, the dropout masks and the smoothed targets
+        (``hashing.py``); None: 0.15 and 0.6
+    generator : numpy Generator of the noise words, the n-grams left out, the dropout masks and the
+        smoothed targets
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Step:
             batch_size, precision, buffer_mib, dropout, input_dropout, word_dropout, clip,
             label_smoothing, output_dropout, hashed_lr, hashed_dropout,
         )  # fmt: skip
-        hashed.require_n_grams(network, hashed_lr, hashed_dropout)
+        hashing.require_n_grams(network.hashed, hashed_lr, hashed_dropout)
         self.network = network
         self.optimizer = optimizers.resolve(optimizer)
         self.generator = generator if generator is not None else np.random.default_rng(0)
@@ -110,7 +111,13 @@ class Step:
             network, batch_size, self.kernels, self.threads, dropout, output_dropout
         )
         self._decays = self._lazy_decays()
-        self._allocate(batch_size, (hashed_lr, hashed_dropout))
+        self._allocate(batch_size)
+        self._hashed = None
+        if network.hashed:
+            lr, share = hashing.settings(hashed_lr, hashed_dropout).values()
+            self._hashed = hashing.HashedStep(
+                network.hashed_weight, batch_size, self.kernels, self.threads, lr, share
+            )
 
     def _lazy_decays(self):
         """Tables of which a step visits only some rows, and so decays only these at once."""
@@ -124,7 +131,7 @@ class Step:
         names = ("embedding",) if network.tied else ("embedding", "output")
         return found | {name: made(rows) for name in names}
 
-    def _allocate(self, batch_size, of_n_grams):
+    def _allocate(self, batch_size):
         network = self.network
         dtype, width = network.dtype, network.context * network.dim
         self._losses = np.empty(batch_size)
@@ -154,12 +161,7 @@ class Step:
             self._features = self._layers[-1].outputs
             self._grad_features = self._layers[-1].grad
             self._joins = self._layers[-1] if self._joined is not None else None
-        self._hashed = None
-        if network.hashed:
-            self._hashed = hashed.HashedStep(
-                network.hashed_weight, batch_size, self.kernels, self.threads, *of_n_grams
-            )
-            if not network.scores_inputs:  # what the layer gave is still wanted, on the way back
+            if network.hashed:  # what the layer gave is still wanted, on the way back
                 self._features = arrays.zeros(self._features.shape, dtype)
         if network.tied:
             self._tied_grad = arrays.zeros((1, *network.embedding.shape), dtype)
@@ -196,7 +198,7 @@ class Step:
             self._clip_rows(self._grad_features[:batch], share)
         if self._hashed is not None:
             grad = self._grad_features[:batch, : self._hashed.width]
-            self._hashed.backward(grad, factor, hyper[1])
+            self._hashed.backward(grad, share, factor, hyper[1])
         self._backward(contexts, hyper, batch)
         if self.network.tied:
             self._tied_update(contexts, touched, hyper, batch)

@@ -101,7 +101,7 @@ class _Run:
         # memory.
         self.best_folder = self.out or temporary / "best"
         self.every_batches, self.every_seconds = checkpoint.every(plan.checkpoint_every)
-        self.settings = plan.identity() | {
+        self.settings = plan.identity(step.network.hashed) | {
             "corpus": corpus.identity,
             "vocabulary": step.network.vocabulary.fingerprint,
             "model": step.network.config(),
@@ -290,9 +290,10 @@ class _Run:
             kept = f"the last good model is in {self.out}"
         if self.out is not None and checkpoint.newest(self.out):
             kept = f"the last good checkpoint is {checkpoint.newest(self.out)}"
+        n_grams = " or hashed_lr" if self.step.network.hashed else ""
         raise DivergenceError(
             f"training diverged at update {self.step.state.updates}: {what} at learning rate"
-            f" {rate:g}; pass a smaller lr ({kept})"
+            f" {rate:g}; pass a smaller lr{n_grams} ({kept})"
         )
 
     # --- checkpoints ----------------------------------------------------------------------------

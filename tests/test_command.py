@@ -317,6 +317,38 @@ def test_the_form_is_tied_and_direct_unless_one_of_them_is_said(
     assert (model.tied, model.direct) == (tied, direct)
 
 
+def test_hashed_n_grams(place, tmp_path):
+    said = ["--context", 3, "--hashed", 50, "--epochs", 1]
+    result = run("train", place / "corpus.txt", "-o", tmp_path / "m", *SMALL, *said)
+    assert "hashed n-grams at 0.15, 0.6 of them left out" in result.stderr
+    assert fastnplm.load(tmp_path / "m").hashed_weight.shape == (50, 4)
+    run("evaluate", tmp_path / "m", place / "valid.txt")
+    run("predict", tmp_path / "m", "a b")
+    further = ["train", place / "valid.txt", "-o", tmp_path / "n", "--init", tmp_path / "m"]
+    line = refused(*further, "--hashed", 60)
+    assert "--hashed is 60, but" in line
+    assert "has hashed 50; leave it out" in line
+    run(*further, "--hashed-dropout", 0.1, "--epochs", 1)
+    dry = [*SMALL, *said, "--hashed", 200_000, "--dry-run", "--json"]
+    parts = json.loads(
+        run("train", place / "corpus.txt", "-o", tmp_path / "d", *dry, "--quiet").stdout
+    )
+    assert parts["memory"]["parameters"] > 200_000 * 4 * 4
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (["--hashed", 50, "--context", 2], "need a context of at least 3 words"),
+        (["--hashed-lr", 0.1], "hashed_lr is 0.1, but the model has no hashed n-grams"),
+        (["--hashed-dropout", 0.1], "hashed_dropout is 0.1, but the model has no hashed n-grams"),
+    ],
+)
+def test_n_grams_that_cannot_be_are_refused_before_the_text_is_read(place, tmp_path, said, words):
+    # one line and no "corpus: ..." before it
+    assert words in refused("train", place / "corpus.txt", "-o", tmp_path / "m", *said)
+
+
 def test_settings_of_the_noise_need_a_loss_that_draws_it(place, tmp_path):
     line = refused("train", place / "corpus", "-o", tmp_path / "m", "--shared", 4)
     assert "--shared is of a sampled loss, and none is named; pass --loss ns or nce" in line

@@ -89,6 +89,11 @@ CASES = {
         {"dim": 64, "hidden": 64, "tied": True, "direct": True, "hashed": 400_000, "valid": True,
          "train": {"loss": "nce", "saved": True, "weight_decay": 0.01, "epochs": 2}},
     ),
+    "untied, hashed, L1": (
+        20_000,
+        {"context": 3, "dim": 30, "hidden": 500, "hashed": 100_000, "valid": True,
+         "train": {"loss": "ns", "saved": True, "l1": 0.01, "epochs": 2}},
+    ),
     "reference": (20_000, {"dim": 32, "hidden": 32, "train": ADAM | {"kernels": "reference"}}),
     "numba": (50_000, {"dim": 64, "hidden": 64, "train": ADAM | {"kernels": "numba"}}),
     "numba ns": (50_000, {"dim": 64, "hidden": 64, "train": {"loss": "ns", "kernels": "numba"}}),

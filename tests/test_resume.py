@@ -180,6 +180,15 @@ def test_another_run_is_not_resumed(tmp_path, monkeypatch, texts):
     model = runs.network(corpus, hidden=9)
     with pytest.raises(CheckpointError, match="model"):
         fastnplm.train(model, corpus, out=tmp_path / "a", resume=True, **options)
+    hashed = {"context": 3, "hashed": 9}
+    model = runs.network(corpus, **hashed)
+    interrupted(monkeypatch, model, corpus, 9, out=tmp_path / "b", **options)
+    for name, value in {"hashed_lr": 0.1, "hashed_dropout": 0.5}.items():
+        model, other = runs.network(corpus, **hashed), options | {name: value}
+        with pytest.raises(CheckpointError, match=f"was made with {name} .*, this run has {value}"):
+            fastnplm.train(model, corpus, out=tmp_path / "b", resume=True, **other)
+    said = options | {"hashed_lr": 0.15, "hashed_dropout": 0.6}  # the defaults, by name
+    fastnplm.train(runs.network(corpus, **hashed), corpus, out=tmp_path / "b", resume=True, **said)
     more = fastnplm.Corpus.prepare(["w1 w2 w3"], vocabulary=corpus.vocabulary)
     with more, pytest.raises(CheckpointError, match="corpus"):
         fastnplm.train(runs.network(corpus), more, out=tmp_path / "a", resume=True, **options)

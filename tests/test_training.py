@@ -114,6 +114,8 @@ def test_what_was_chosen_is_told_in_a_line():
         "softmax, momentum at 0.15, weight decay 0.0005, 8 epochs, batches of 128, dropout 0.25"
         " and 0.15, average 0.2"
     )
+    said = plan.told(fastnplm.Settings(hashed_lr=0.1).fitted(10**6, 1000), hashed=7)
+    assert said.endswith(", hashed n-grams at 0.1, 0.6 of them left out, average 0.2")
     said = plan.told(fastnplm.Settings().fitted(10**7, 10**5))
     assert said == (
         "nce with 100 negatives shared by 128, adam at 0.001, 5 epochs, batches of 512, dropout 0"

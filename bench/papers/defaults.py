@@ -85,11 +85,12 @@ class Pruning:
         return bool(known) and record["valid_perplexity"] > min(known) * (1 + leeway)
 
 
-def measure(name, files, min_count, output, threads=None, trials=None, short=SHORT, tell=print):
+def measure(name, files, min_count, output, threads=None, trials=None, short=None, tell=print):
     """The runs on a text, those logged in OUTPUT/defaults-NAME.json left out; its dict.
 
-    files : of the text, by "train" and "valid"; trials : name -> settings, of ``short`` epochs
-    each; None: TRIALS, or LARGE_TRIALS where ``train`` itself would take a sampled loss
+    files : of the text, by "train" and "valid"
+    trials : name -> settings; None: TRIALS, or LARGE_TRIALS where ``train`` itself would take a
+        sampled loss; short : their epochs; None: SHORT, or LARGE_SHORT
     """
     path = Path(output) / f"defaults-{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -113,11 +114,12 @@ def measure(name, files, min_count, output, threads=None, trials=None, short=SHO
         fastnplm.Corpus.prepare(files["train"], min_count=min_count) as text,
         fastnplm.Corpus.prepare(files["valid"], vocabulary=text.vocabulary) as valid,
     ):
-        found |= {"tokens": len(text.tokens), "vocabulary": len(text.vocabulary)}
+        found |= {"leeway": LEEWAY, "tokens": len(text.tokens), "vocabulary": len(text.vocabulary)}
+        large = len(text.vocabulary) > losses.LARGE_VOCABULARY
         if trials is None:
-            trials = TRIALS
-            if len(text.vocabulary) > losses.LARGE_VOCABULARY:
-                trials, short = LARGE_TRIALS, LARGE_SHORT
+            trials = LARGE_TRIALS if large else TRIALS
+        if short is None:
+            short = LARGE_SHORT if large else SHORT
         epochs = make(DEFAULTS, {})["epochs"]
         made = [make(title, given | {"epochs": short}) for title, given in trials.items()]
         for title in _best(made, trials):

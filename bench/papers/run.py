@@ -50,7 +50,7 @@ def run(name, row, data, output, seed=0, threads=None, test=True, quiet=False):
             "corpus": row.corpus,
             "size": row.size,
             "settings": rows.plain(row.settings),
-            "fitted": rows.logged(plan),
+            "fitted": rows.logged(plan, model.hashed),
             "data": {part: _sha256(files[part]) for part in ("train", *parts)},
             "vocabulary": len(corpus.vocabulary),
             "parameters": sum(value.size for value in model.parameters.values()),

@@ -42,8 +42,9 @@ _size = options(
     ),
     click.option(
         "--hashed",
-        type=click.IntRange(min=0),
-        help="Rows for hashed pairs and triples of words, such as 200000.  [default: none]",
+        type=click.IntRange(0, 2**31 - 1),
+        help="Rows of a table for hashed pairs and triples of words, such as 200000; needs a"
+        " context of 3.  [default: none]",
     ),
     click.option("--init", type=FOLDER, help="Start from this model, with its words and sizes."),
     click.option(
@@ -172,7 +173,7 @@ def train(text, out, blend, valid, init, dry_run, as_json, quiet, **choices):
     """
     import contextlib
 
-    from .. import estimate, plan, training
+    from .. import estimate, hashing, plan, training
     from .text import blended, check_readable, describe, is_prepared, opened
 
     settings = _settings(choices) | {"out": out}
@@ -181,7 +182,11 @@ def train(text, out, blend, valid, init, dry_run, as_json, quiet, **choices):
     for paths in (() if blend else text, valid):
         if paths:
             check_readable(paths)
-    model = _initial(init, choices)
+    model, sizes = _initial(init, choices), network_sizes(choices)
+    if model is None:
+        hashing.require_table(sizes["hashed"], sizes["context"], sizes["hidden"])
+    hashed = sizes["hashed"] if model is None else model.hashed
+    hashing.require_n_grams(hashed, checked.hashed_lr, checked.hashed_dropout)
     with contextlib.ExitStack() as stack:
         if blend:
             corpus = stack.enter_context(blended(text, choices, model, init, out, quiet))
@@ -189,7 +194,7 @@ def train(text, out, blend, valid, init, dry_run, as_json, quiet, **choices):
             corpus = stack.enter_context(opened(text, choices, model, init, quiet))
             remark(f"corpus: {describe(corpus)}", quiet)
         # Memory is given to the parameters only when it is known to be enough.
-        outline = model or estimate.Outline(corpus.vocabulary, **network_sizes(choices))
+        outline = model or estimate.Outline(corpus.vocabulary, **sizes)
         held_out = None
         if valid:
             # Validation text becomes words as the training text did: the vocabulary says how.
@@ -203,7 +208,7 @@ def train(text, out, blend, valid, init, dry_run, as_json, quiet, **choices):
         needs.require()
         if dry_run:
             return
-        remark(f"training: {plan.told(fitted)}", quiet)
+        remark(f"training: {plan.told(fitted, outline.hashed)}", quiet)
         if model is None:
             model = _fresh(corpus.vocabulary, choices)
         history = training.train(model, corpus, valid=held_out, quiet=quiet, **settings)

@@ -7,7 +7,7 @@ import pytest
 import runs
 
 import fastnplm
-from fastnplm import NCE, NPLM, Softmax, Step, Vocabulary, folder, hashed
+from fastnplm import NCE, NPLM, Softmax, Step, Vocabulary, folder, hashing
 from fastnplm.errors import ModelError, SettingsError
 from fastnplm.optimizer import DEFAULTS
 
@@ -53,14 +53,14 @@ def _by_hand(words, buckets):
 @pytest.mark.parametrize("buckets", [1, 7, 200_000, 2**31 - 1])
 def test_the_rows_are_the_hash_of_the_last_words(buckets):
     contexts = np.random.default_rng(0).integers(0, 2**31 - 1, (50, 5)).astype(np.int32)
-    found = hashed.rows_of(contexts, buckets)
+    found = hashing.rows_of(contexts, buckets)
     assert found.dtype == np.int32
     for context, rows in zip(contexts, found, strict=True):
         assert list(rows) == [_by_hand(context[-order:], buckets) for order in (2, 3)]
 
 
 def test_the_hash_is_that_of_saved_models():
-    found = hashed.rows_of(np.array([[9, 1, 2, 3], [9, 3, 2, 1]], np.int32), 1_000_000)
+    found = hashing.rows_of(np.array([[9, 1, 2, 3], [9, 3, 2, 1]], np.int32), 1_000_000)
     assert found.tolist() == [[978899, 424357], [677676, 511961]]
 
 
@@ -68,7 +68,7 @@ def test_all_pairs_of_words_spread_evenly_over_the_rows():
     words = np.arange(400, dtype=np.int32)
     pairs = np.stack(np.meshgrid(words[:1], words, words, indexing="ij"), axis=-1).reshape(-1, 3)
     buckets = 1000
-    for column in hashed.rows_of(pairs, buckets).T:
+    for column in hashing.rows_of(pairs, buckets).T:
         found = np.bincount(column, minlength=buckets)
         expected = len(pairs) / buckets
         # chi-squared: mean buckets - 1, five standard deviations
@@ -123,9 +123,97 @@ def test_the_batch_does_not_change_how_far_an_example_moves_its_rows():
     assert moved[1] == pytest.approx(4 * moved[0], rel=1e-6, abs=1e-15)
 
 
+def test_weights_move_the_rows_by_the_effective_number_of_examples():
+    contexts, targets = _batch(6, size=2)
+    moved = {}
+    for weights in ((1, 1), (5, 5), (1, 0), (1, 1e-12), (3, 1)):
+        network, before = _network(), _network()
+        step = Step(network, "sgd", 2, hashed_lr=1e-6, hashed_dropout=0)
+        step(contexts, targets, np.array(weights, float))
+        moved[weights] = network.hashed_weight - before.hashed_weight
+        share = np.array(weights) / sum(weights)
+        gradients = before.backward(before.forward(contexts), targets, share)
+        expected = -1e-6 / (share @ share) * gradients.hashed_weight
+        assert moved[weights] == pytest.approx(expected, rel=1e-4, abs=1e-12)
+    assert moved[1, 1] == pytest.approx(moved[5, 5], rel=1e-9)
+    assert moved[1, 0] == pytest.approx(moved[1, 1e-12], rel=1e-6, abs=1e-12)
+
+
+def test_a_row_that_many_examples_read_takes_no_more_than_so_many_times_their_mean():
+    contexts, targets = _batch(5, size=1)
+    moved = {}
+    for copies in (1, hashing.MOST, 5 * hashing.MOST):
+        network, before = _network(), _network()
+        step = Step(network, "sgd", copies, hashed_lr=1e-6, hashed_dropout=0)
+        step(np.repeat(contexts, copies, axis=0), np.repeat(targets, copies))
+        moved[copies] = network.hashed_weight - before.hashed_weight
+    for copies in (hashing.MOST, 5 * hashing.MOST):
+        expected = hashing.MOST * moved[1]
+        assert moved[copies] == pytest.approx(expected, rel=1e-6, abs=1e-15)
+
+
+@pytest.mark.parametrize("batch_size", [512, 2048])
+def test_lines_of_a_word_in_large_batches_do_not_diverge(batch_size):
+    """Half of all contexts are the same there: the beginning of a sentence."""
+    words = np.random.default_rng(0).zipf(1.3, 6000)
+    text = [f"w{word}" for word in words if word < 300]
+    with fastnplm.Corpus.prepare(text, min_count=1) as corpus:
+        found = {}
+        for rows in (0, 100):
+            model = NPLM(
+                corpus.vocabulary, context=3, dim=30, hidden=30, tied=True, direct=True, hashed=rows
+            )
+            fastnplm.train(
+                model, corpus, batch_size=batch_size, epochs=6, quiet=True, kernels=runs.kernels()
+            )
+            found[rows] = fastnplm.evaluate(model, corpus).perplexity
+    assert found[100] < 1.1 * found[0], found
+
+
+def test_clipping_comes_first():
+    contexts, targets = _batch(3, size=1)
+    moved = []
+    for clip in (None, 0.01):
+        network, before = _network(tied=True), _network(tied=True)
+        gradients = network.backward(network.forward(contexts), targets)
+        norm = np.linalg.norm(gradients.hashed_weight, axis=1).max()
+        Step(network, "sgd", 1, clip=clip, hashed_dropout=0)(contexts, targets)
+        moved.append(network.hashed_weight - before.hashed_weight)
+    assert norm > 0.01
+    assert moved[1] == pytest.approx(moved[0] * 0.01 / norm, rel=1e-9, abs=1e-15)
+
+
+def test_dropped_words_are_not_in_them():
+    contexts, targets = np.full((64, 4), 7, np.int32), np.full(64, 5, np.int32)
+    network = _network(hashed=1000)
+    network.hashed_weight = np.zeros_like(network.hashed_weight)
+    step = Step(network, "sgd", 64, word_dropout=0.5, hashed_dropout=0)
+    step(contexts, targets)
+    moved = set(np.flatnonzero(network.hashed_weight.any(axis=1)))
+    words = (0, 7)  # <unk> stands for a dropped word
+    pairs = np.stack(np.meshgrid([7], words, words, words), axis=-1).reshape(-1, 4)
+    assert moved == set(hashing.rows_of(pairs.astype(np.int32), 1000).ravel())
+
+
+@pytest.mark.parametrize("loss", [Softmax(), NCE(3, shared=4)], ids=str)
+def test_threads_do_not_change_a_bit(loss):
+    found = []
+    for threads in (1, 2):
+        network = _network(dtype="float32", tied=True, direct=True, dim=32, hashed=40)
+        network.adopt(loss)
+        step = Step(
+            network, "adam", 300, kernels=runs.kernels(), threads=threads, input_dropout=0.1,
+            generator=np.random.default_rng(2),
+        )  # fmt: skip
+        for seed in range(3):
+            step(*_batch(seed, size=300))
+        found.append(network.hashed_weight)
+    assert (found[0] == found[1]).all()
+
+
 def test_those_left_out_neither_add_nor_move_and_the_others_grow():
     contexts = np.array([[3, 4, 5, 8]], np.int32)
-    rows = hashed.rows_of(contexts, 7)[0]
+    rows = hashing.rows_of(contexts, 7)[0]
     assert rows[0] != rows[1]
     seen = {}
     for seed in range(400):
@@ -147,8 +235,10 @@ def test_those_left_out_neither_add_nor_move_and_the_others_grow():
 
 @pytest.mark.parametrize("kernels", ["numba", "native"])
 def test_the_kernels_agree_on_a_step(kernels):
-    if kernels != runs.kernels() and kernels == "native":
-        pytest.skip("the native kernels are not built")
+    try:
+        fastnplm.kernels.load(kernels)
+    except SettingsError as error:
+        pytest.skip(f"no {kernels} kernels here: {error}")
     found = {}
     for name in ("reference", kernels):
         network = _network(dtype="float32", tied=True, direct=True)
@@ -156,7 +246,8 @@ def test_the_kernels_agree_on_a_step(kernels):
         for seed in range(5):
             step(*_batch(seed))
         found[name] = network.hashed_weight
-    assert found[kernels] == pytest.approx(found["reference"], rel=2e-4, abs=2e-6)
+    # five steps of float32: what rounding differs by may grow tenfold a step
+    assert found[kernels] == pytest.approx(found["reference"], rel=1e-3, abs=1e-5)
 
 
 def test_they_learn_what_the_hidden_layer_cannot():
@@ -199,7 +290,8 @@ def test_a_table_that_the_file_does_not_hold_is_refused(tmp_path, rows):
     (place / "config.json").write_text(json.dumps(config))
     (place / folder.MANIFEST).unlink()
     folder.write_manifest(place)
-    with pytest.raises(ModelError, match=r"hashed|smaller than the model") as caught:
+    words = "smaller than the model" if rows == 2**30 else "hashed"
+    with pytest.raises(ModelError, match=words) as caught:
         fastnplm.load(place)
     assert "\n" not in str(caught.value)
 
