@@ -196,9 +196,12 @@ def test_rows_are_compared_on_equal_terms():
 
 def test_the_defaults_are_judged_by_twenty_runs_of_their_network():
     assert defaults.FORM.items() <= network_sizes(dict.fromkeys(SIZES | defaults.FORM)).items()
-    for trials in (defaults.TRIALS, defaults.LARGE_TRIALS):
+    finals = defaults.FINALS
+    for trials, more in (
+        (defaults.TRIALS, finals), (defaults.LARGE_TRIALS, finals), (defaults.LITTLE_TRIALS, 0)
+    ):  # fmt: skip
         made = {json.dumps(rows.plain(given), sort_keys=True) for given in trials.values()}
-        assert 1 + len(made) + defaults.FINALS == 20
+        assert 1 + len(made) + more == 20
         for given in trials.values():
             assert not rows.SIZES & set(given)
             plan.check(valid="valid.txt", **rows.split(given)[1])
@@ -232,6 +235,16 @@ def test_a_study_of_the_defaults_goes_on_where_it_was(data, tmp_path):
     text = defaults.markdown(found)
     assert f"| sgd | {third['perplexity']:.2f} | +" in text
     assert report.read(tmp_path) == []
+
+
+def test_on_little_text_every_trial_is_run_in_full(data, tmp_path):
+    trials = {"sgd": {"optimizer": "sgd", "lr": 1e-3}}  # far behind, and not given up
+    found = defaults.measure(
+        "brown", *rows.texts("brown", data), tmp_path, trials=trials, tell=lambda line: None
+    )
+    usual, other = found["runs"]
+    assert len(other["curve"]) == other["epochs"] == usual["epochs"]
+    assert found["leeway"] is None
 
 
 def test_the_best_trials_are_run_in_full():

@@ -1,9 +1,10 @@
 """What the command does when nothing is said, among twenty runs of the same network.
 
 The network is the default one (N=4, M=100, H=200, tied, direct). Trials of an epoch or two change
-one or two settings each; the best of them are run again for as many epochs as the defaults. Each
-run is logged as soon as it ends, so that a stopped study goes on where it was; one that falls
-behind the runs of its length is given up, and its curve says where.
+one or two settings each; the best of them are run again for as many epochs as the defaults. A run
+that falls behind those of its length is given up, and its curve says where. On little text every
+trial is run in full and none is given up. Each run is logged as soon as it ends, so that a stopped
+study goes on where it was.
 """
 
 import dataclasses
@@ -48,6 +49,28 @@ TRIALS = {
     "RMSProp": _ADAM | {"optimizer": "rmsprop"},
     "Adagrad": _ADAM | {"optimizer": "adagrad"},
 }
+LITTLE = 100_000  # tokens
+LITTLE_TRIALS = {
+    "dropout 0.35 and 0.2": {"dropout": 0.35, "input_dropout": 0.2},
+    "dropout 0.6 and 0.4": {"dropout": 0.6, "input_dropout": 0.4},
+    "no dropout": {"dropout": 0.0, "input_dropout": 0.0},
+    "rate 0.05": {"lr": 0.05},
+    "rate 0.15": {"lr": 0.15},
+    "rate 0.2": {"lr": 0.2},
+    "batches of 128, rate 0.15": {"batch_size": 128, "lr": 0.15},
+    "batches of 32, rate 0.05": {"batch_size": 32, "lr": 0.05},
+    "no average": {"average": 0.0},
+    "average 0.4": {"average": 0.4},
+    "constant rate": {"schedule": "constant"},
+    "weight decay 0.002": {"weight_decay": 0.002},
+    "label smoothing 0.05": {"label_smoothing": 0.05},
+    "word dropout 0.05": {"word_dropout": 0.05},
+    "Adam, batches of 64": {"optimizer": "adam"},
+    "Adam 0.003, weight decay 0.1": {"optimizer": "adam", "lr": 0.003, "weight_decay": 0.1},
+    "RMSProp, batches of 64": {"optimizer": "rmsprop"},
+    "Adagrad, batches of 64": {"optimizer": "adagrad"},
+    "Adagrad 0.1, batches of 64": {"optimizer": "adagrad", "lr": 0.1},
+}
 LARGE_SHORT = 1
 LARGE_TRIALS = {
     "as the defaults": {},
@@ -89,8 +112,9 @@ def measure(name, files, min_count, output, threads=None, trials=None, short=Non
     """The runs on a text, those logged in OUTPUT/defaults-NAME.json left out; its dict.
 
     files : of the text, by "train" and "valid"
-    trials : name -> settings; None: TRIALS, or LARGE_TRIALS where ``train`` itself would take a
-        sampled loss; short : their epochs; None: SHORT, or LARGE_SHORT
+    trials : name -> settings; None: TRIALS, LITTLE_TRIALS for a text of at most LITTLE tokens, or
+        LARGE_TRIALS where ``train`` itself would take a sampled loss
+    short : epochs of the trials; None: SHORT, those of the defaults, or LARGE_SHORT
     """
     path = Path(output) / f"defaults-{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -104,7 +128,8 @@ def measure(name, files, min_count, output, threads=None, trials=None, short=Non
         if same and same[0]["settings"] == _logged(size, plan):
             return same[0]
         found["runs"] = [run for run in found["runs"] if run["name"] != title]
-        found["runs"].append(_run(title, size, plan, found["runs"], text, valid, threads))
+        rivals = found["runs"] if found["leeway"] else []
+        found["runs"].append(_run(title, size, plan, rivals, text, valid, threads))
         found["machine"] = machine.describe()
         path.write_text(json.dumps(found, indent=1) + "\n")
         tell(f"{name}, {_told(found['runs'][-1])}")
@@ -114,13 +139,19 @@ def measure(name, files, min_count, output, threads=None, trials=None, short=Non
         fastnplm.Corpus.prepare(files["train"], min_count=min_count) as text,
         fastnplm.Corpus.prepare(files["valid"], vocabulary=text.vocabulary) as valid,
     ):
-        found |= {"leeway": LEEWAY, "tokens": len(text.tokens), "vocabulary": len(text.vocabulary)}
+        found |= {"tokens": len(text.tokens), "vocabulary": len(text.vocabulary)}
         large = len(text.vocabulary) > losses.LARGE_VOCABULARY
+        little = not large and short is None and len(text.tokens) <= LITTLE
+        found["leeway"] = None if little else list(LEEWAY)
         if trials is None:
-            trials = LARGE_TRIALS if large else TRIALS
+            trials = LARGE_TRIALS if large else LITTLE_TRIALS if little else TRIALS
+        epochs = make(DEFAULTS, {})["epochs"]
+        if little:
+            for title, given in trials.items():
+                make(title, given)
+            return found
         if short is None:
             short = LARGE_SHORT if large else SHORT
-        epochs = make(DEFAULTS, {})["epochs"]
         made = [make(title, given | {"epochs": short}) for title, given in trials.items()]
         for title in _best(made, trials):
             make(f"{title}, in full", trials[title] | {"epochs": epochs})
