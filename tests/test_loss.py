@@ -20,6 +20,7 @@ LOSSES = [
 ]
 
 
+WEIGHTS = np.array([1.0, 2, 1, 0, 0.5, 1])
 SHAPES = {
     "plain": {},
     "direct": {"direct": True},
@@ -50,8 +51,9 @@ def _network(loss, shape="plain", context=3, size=9):
 
 
 def _step(network, rate, dropout=0.0):
-    # The hashed n-grams descend on the sum of the losses; five of the batch's examples count.
-    of_n_grams = {"hashed_lr": rate / 5, "hashed_dropout": dropout} if network.hashed else {}
+    # The hashed n-grams descend on the mean times the effective number of examples.
+    examples = WEIGHTS.sum() ** 2 / (WEIGHTS @ WEIGHTS)
+    of_n_grams = {"hashed_lr": rate / examples, "hashed_dropout": dropout} if network.hashed else {}
     return Step(
         network,
         Optimizer("sgd", lr=rate),
@@ -72,17 +74,16 @@ def test_a_step_follows_the_gradient(loss, shape, dropout):
     contexts = generator.integers(0, 9, (6, 3)).astype(np.int32)
     contexts[0] = 5  # the same word at every place of one context
     targets = generator.integers(2, 9, 6).astype(np.int32)
-    weights = np.array([1.0, 2, 1, 0, 0.5, 1])
 
     def mean_loss(name=None, index=None, change=0.0):
         network = _network(loss, shape)
         if name is not None:
             network.parameters[name].flat[index] += change
-        return _step(network, 1e-30, dropout)(contexts, targets, weights)
+        return _step(network, 1e-30, dropout)(contexts, targets, WEIGHTS)
 
     before, after = _network(loss, shape), _network(loss, shape)
     rate = 1e-6
-    _step(after, rate, dropout)(contexts, targets, weights)
+    _step(after, rate, dropout)(contexts, targets, WEIGHTS)
     for name, value in before.parameters.items():
         gradient = (value - after.parameters[name]) / rate
         for index in generator.choice(value.size, min(value.size, 8), replace=False):
