@@ -161,9 +161,9 @@ class Settings:
         beyond, for a sampled loss of 256 and from three million on of 512.
 
         The exact softmax is trained by momentum (rate 0.15, with batches below 128 0.1, less below
-        64), a sampled loss by Adam. The last fifth of the run is averaged. A text of fewer than
-        BY_HEART tokens is learnt as it is, by Adam in batches of 256. (docs/perplexity.md says
-        why.)
+        64), a sampled loss by Adam (rate 0.001, from batches of 512 on 0.002). The last fifth of
+        the run is averaged. A text of fewer than BY_HEART tokens is learnt as it is, by Adam in
+        batches of 256. (docs/perplexity.md says why.)
         """
         loss = losses.for_vocabulary(words) if self.loss is None else losses.resolve(self.loss)
         sampled = not isinstance(loss, losses.Softmax)
@@ -188,6 +188,8 @@ class Settings:
         if self.optimizer is not None:
             return fitted
         optimizer = optimizers.DEFAULTS["adam"]
+        if sampled and fitted.batch_size >= 512:
+            optimizer = dataclasses.replace(optimizer, lr=0.002)
         if not (by_heart or sampled):
             optimizer = dataclasses.replace(
                 optimizers.DEFAULTS["momentum"],

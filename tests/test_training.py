@@ -1,5 +1,6 @@
 """What happens between epochs: the plateau schedule, patience, the best weights."""
 
+import dataclasses
 import types
 
 import numpy as np
@@ -118,7 +119,7 @@ def test_what_was_chosen_is_told_in_a_line():
     assert said.endswith(", hashed n-grams at 0.1, 0.6 of them left out, average 0.2")
     said = plan.told(fastnplm.Settings().fitted(10**7, 10**5))
     assert said == (
-        "nce with 100 negatives shared by 128, adam at 0.001, 5 epochs, batches of 512, dropout 0"
+        "nce with 100 negatives shared by 128, adam at 0.002, 5 epochs, batches of 512, dropout 0"
         " and 0, average 0.2"
     )
 
@@ -158,7 +159,8 @@ def test_a_sampled_loss_has_defaults_of_its_own(tokens, dropout, batch_size):
     assert found.dropout == pytest.approx(dropout, abs=0.001)
     assert found.batch_size == batch_size
     assert found.average == 0.2
-    assert found.optimizer == ADAM
+    rate = 0.002 if batch_size == 512 else 0.001
+    assert found.optimizer == dataclasses.replace(ADAM, lr=rate)
 
 
 @pytest.mark.parametrize("tokens", [1, 50, 1999])

@@ -74,12 +74,12 @@ LITTLE_TRIALS = {
 LARGE_SHORT = 1
 LARGE_TRIALS = {
     "as the defaults": {},
-    "dropout 0.1 and 0": {"dropout": 0.1, "input_dropout": 0.0},
     "dropout 0.2 and 0.12": {"dropout": 0.2, "input_dropout": 0.12},
     "rate 0.0005": {"lr": 0.0005},
-    "rate 0.002": {"lr": 0.002},
+    "rate 0.001": {"lr": 0.001},
+    "rate 0.004": {"lr": 0.004},
     "batches of 256": {"batch_size": 256},
-    "batches of 1024, rate 0.002": {"batch_size": 1024, "lr": 0.002},
+    "batches of 1024": {"batch_size": 1024},
     "50 negatives": {"loss": fastnplm.NCE(50, shared=64)},
     "512 negatives": {"loss": fastnplm.NCE(512, shared=128)},
     "noise shared by 32": {"loss": fastnplm.NCE(100, shared=32)},
