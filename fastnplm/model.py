@@ -47,8 +47,7 @@ class Network:
     ``embedding`` (V, M), ``hidden_weight`` (H, N*M), ``hidden_bias`` (H,), ``output_weight``
     (V, H), ``output_bias`` (V,), ``direct_weight`` (V, N*M) or None; of a tied model
     ``projection_weight`` (M, H), or (M, H + N*M) with ``direct``; ``hashed_weight`` (hashed, H), if
-    tied (hashed, M), or None. Reading one gives the live array;
-    assigning copies values in.
+    tied (hashed, M), or None. Reading one gives the live array; assigning copies values in.
     """
 
     def __init__(

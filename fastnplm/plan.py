@@ -11,7 +11,7 @@ from . import optimizer as optimizers
 from . import schedule as schedules
 from . import threads as thread_count
 from .errors import SettingsError
-from .step import step_settings
+from .step_settings import step_settings
 from .whole import is_whole
 
 BY_HEART = 2000  # a shorter text is there to be learnt by heart, as in tutorials

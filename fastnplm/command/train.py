@@ -44,7 +44,7 @@ _size = options(
         "--hashed",
         type=click.IntRange(0, 2**31 - 1),
         help="Rows of a table for hashed pairs and triples of words, such as 200000; needs a"
-        " context of 3.  [default: none]",
+        " context of at least 3.  [default: none]",
     ),
     click.option("--init", type=FOLDER, help="Start from this model, with its words and sizes."),
     click.option(
