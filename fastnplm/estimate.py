@@ -203,8 +203,7 @@ def _passing(network, plan, valid):
     if not isinstance(plan.loss, losses.Softmax):
         yield _ALIAS * words
     if plan.optimizer.shrinks:
-        rows = max(value.shape[0] for value in network.trainable.values())
-        yield 48 * rows + 4 * _ROWS * widest * item
+        yield 4 * _ROWS * widest * item
     if valid is not None:
         module = kernel_modules.load(plan.kernels)
         width = network.context * network.dim
