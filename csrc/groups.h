@@ -13,6 +13,11 @@ struct groups {
     int32_t *members;  /* (R) the positions of a group's ids, ascending */
 };
 
+/* Whether a group has one member. */
+static inline int is_lone(const struct groups *groups, ptrdiff_t group) {
+    return groups->start[group + 1] - groups->start[group] == 1;
+}
+
 /* Bytes of workspace that group_ids needs for R ids. */
 size_t groups_bytes(ptrdiff_t ids);
 

@@ -1,7 +1,6 @@
 /* One step of a sampled output layer: work for the words drawn, none for the vocabulary. */
 #include "negative.h"
 
-#include "groups.h"
 #include "packed.h"
 #include "rows.h"
 #include "threads.h"
@@ -87,6 +86,19 @@ static float noise_bias(const struct negative_step *call, const struct negative_
     return sum;
 }
 
+/* The words of the pairs that count, into the items. */
+static void name_pairs(const struct negative_step *call, const struct negative_workspace *w) {
+    int32_t *word = w->words;
+    for (ptrdiff_t b = 0; b < call->batch; b++) {
+        const int32_t *noise = call->noise + b / call->block * call->negatives;
+        const int32_t target = call->targets[b];
+        const int counts = call->weights[b] != 0.0f;
+        *word++ = counts ? target : -1;
+        for (ptrdiff_t k = 0; k < call->negatives; k++)
+            *word++ = !counts || (call->skip_target && noise[k] == target) ? -1 : noise[k];
+    }
+}
+
 /* The words of shared noise that count in any gang, into the items. */
 static void name_noise(const struct negative_step *call, const struct negative_workspace *w) {
     const ptrdiff_t negatives = call->negatives, items = w->blocks * negatives;
@@ -100,9 +112,9 @@ static void name_noise(const struct negative_step *call, const struct negative_w
             }
 }
 
-/* Sum the gradients of one word's items and take the word's step. */
-static void step_word(const struct negative_step *call, const struct negative_workspace *w,
-                      const struct groups *groups, ptrdiff_t group, float *sum) {
+void FASTNPLM_NAME(negative_word)(const struct negative_step *call,
+                                  const struct negative_workspace *w, const struct groups *groups,
+                                  ptrdiff_t group, float *sum) {
     const ptrdiff_t hidden = call->hidden, pairs = 1 + call->negatives;
     struct gathering g;
     float bias = 0.0f;
@@ -120,15 +132,21 @@ static void step_word(const struct negative_step *call, const struct negative_wo
             bias += w->grads[item];
         }
     }
-    if (g.count)
+    const int lone = !g.begun && g.count == 1;
+    if (g.count && !lone)
         gather_flush(&g);
     const ptrdiff_t word = groups->distinct[group];
     const struct rule_values values = rule_values(call->hyper, 1);
     const struct rule_values bias_values = rule_values(call->hyper, 0);
     float *slot = call->weight_slots + word * hidden;
     float *bias_slot = call->bias_slots + word;
-    apply_rule(call->rule, &values, hidden, sum, call->output_weight + word * hidden, slot,
-               slot + call->vocabulary * hidden);
+    float *weight = call->output_weight + word * hidden;
+    float *second_slot = slot + call->vocabulary * hidden;
+    if (lone) /* what is summed is one row: no copy of it */
+        apply_rule_scaled(call->rule, &values, hidden, g.scales[0], g.rows[0], weight, slot,
+                          second_slot);
+    else
+        apply_rule(call->rule, &values, hidden, sum, weight, slot, second_slot);
     apply_rule_once(call->rule, &bias_values, bias, call->output_bias + word, bias_slot,
                     bias_slot + call->vocabulary);
 }
@@ -152,25 +170,27 @@ int FASTNPLM_NAME(negative_step)(const struct negative_step *call) {
 #pragma omp for schedule(dynamic) nowait
             for (ptrdiff_t part = 0; part < w.blocks * parts; part++)
                 FASTNPLM_NAME(negative_rows)(call, &w, part / parts, part % parts);
-        } else {
-#pragma omp for schedule(dynamic, 16)
-            for (ptrdiff_t b = 0; b < call->batch; b++)
-                FASTNPLM_NAME(negative_example)(call, &w, b);
         }
 #pragma omp single
         {
-            if (w.gangs)
-                name_noise(call, &w);
+            (w.gangs ? name_noise : name_pairs)(call, &w);
             groups = group_ids(w.words, 1, w.items, w.grouping);
+        }
+        if (!w.gangs) {
+#pragma omp for schedule(dynamic, 16)
+            for (ptrdiff_t b = 0; b < call->batch; b++)
+                FASTNPLM_NAME(negative_example)(call, &w, &groups, b, own);
         }
 #pragma omp for schedule(dynamic, 32)
         for (ptrdiff_t g = 0; g < groups.count; g++) {
+            if (!w.gangs && is_lone(&groups, g))
+                continue;
             if (g + ROWS_AHEAD < groups.count) {
                 const ptrdiff_t word = groups.distinct[g + ROWS_AHEAD];
                 row_prefetch(call->output_weight + word * hidden, hidden);
                 __builtin_prefetch(call->output_bias + word, 1);
             }
-            step_word(call, &w, &groups, g, own);
+            FASTNPLM_NAME(negative_word)(call, &w, &groups, g, own);
         }
     }
     return 0;

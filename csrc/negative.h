@@ -1,13 +1,14 @@
 /* What the two forms of negative sampling share: noise drawn for each example, and noise shared by
  * a block of examples.
  *
- * Both go twice over the rows named. First all scores, from old rows: losses, the gradient of
- * hidden, and for each pair (example, word) the gradient of its score. Then, row by row, the
- * pairs' gradients are summed and the row takes its step.
+ * First all scores, from old rows: losses, the gradient of hidden, and for each pair (example,
+ * word) the gradient of its score. Then, row by row, the pairs' gradients are summed and the row
+ * takes its step; a row that one pair alone names has taken it by then (negative_example.c).
  */
 #ifndef FASTNPLM_NEGATIVE_H
 #define FASTNPLM_NEGATIVE_H
 
+#include "groups.h"
 #include "kernels.h"
 #include "vector_math.h"
 
@@ -62,7 +63,8 @@ INLINE vector noise_grad(vector score) { return vector_sigmoid(score); }
 
 /* The first pass over one example, or over one gang. */
 void FASTNPLM_NAME(negative_example)(const struct negative_step *call,
-                                     const struct negative_workspace *w, ptrdiff_t b);
+                                     const struct negative_workspace *w,
+                                     const struct groups *groups, ptrdiff_t b, float *own);
 void FASTNPLM_NAME(negative_gang)(const struct negative_step *call,
                                   const struct negative_workspace *w, ptrdiff_t gang, float *own);
 ptrdiff_t FASTNPLM_NAME(negative_gang_floats)(ptrdiff_t negatives, ptrdiff_t hidden);
@@ -71,5 +73,10 @@ ptrdiff_t FASTNPLM_NAME(negative_gang_floats)(ptrdiff_t negatives, ptrdiff_t hid
 void FASTNPLM_NAME(negative_rows)(const struct negative_step *call,
                                   const struct negative_workspace *w, ptrdiff_t block,
                                   ptrdiff_t part);
+
+/* Sum the gradients of one word's items, in sum, and take the word's step. */
+void FASTNPLM_NAME(negative_word)(const struct negative_step *call,
+                                  const struct negative_workspace *w, const struct groups *groups,
+                                  ptrdiff_t group, float *sum);
 
 #endif

@@ -1,5 +1,6 @@
 /* Noise drawn for each example: its few rows are read once, for the scores and for the gradient of
- * hidden, while the next example's are on their way. */
+ * hidden, while the next example's are on their way. A row that no other pair names takes its step
+ * at once, while it is at hand: nobody else reads it. */
 #include "negative.h"
 
 #include <math.h>
@@ -10,32 +11,30 @@
  * on: all of an example's rows at once are more than the memory takes requests for. */
 enum { AHEAD = 2 };
 
-INLINE void prefetch_pair(const struct negative_step *call, ptrdiff_t b, ptrdiff_t k) {
-    b += AHEAD;
-    if (b >= call->batch)
+INLINE void prefetch_pair(const struct negative_step *call, const struct negative_workspace *w,
+                          ptrdiff_t pair) {
+    pair += AHEAD * (1 + call->negatives);
+    if (pair >= w->items || w->words[pair] < 0)
         return;
-    const ptrdiff_t word =
-        k == 0 ? call->targets[b] : call->noise[b / call->block * call->negatives + k - 1];
+    const ptrdiff_t word = w->words[pair];
     row_prefetch(call->output_weight + word * call->hidden, call->hidden);
     __builtin_prefetch(call->output_bias + word);
 }
 
 void FASTNPLM_NAME(negative_example)(const struct negative_step *call,
-                                     const struct negative_workspace *w, ptrdiff_t b) {
+                                     const struct negative_workspace *w,
+                                     const struct groups *groups, ptrdiff_t b, float *own) {
     const ptrdiff_t hidden = call->hidden, pairs = 1 + call->negatives;
     const float *values = call->values + b * hidden;
     float *grad_hidden = call->grad_hidden + b * hidden;
-    const int32_t *noise = call->noise + b / call->block * call->negatives;
-    const int32_t target = call->targets[b];
     const float weight = call->weights[b];
     const int_vector last = row_last_lanes(hidden);
-    int32_t *words = w->words + b * pairs;
+    const int32_t *words = w->words + b * pairs;
+    const int32_t *group = groups->group + b * pairs;
     float *grads = w->grads + b * pairs;
 
     call->losses[b] = 0.0;
     if (weight == 0.0f) {
-        for (ptrdiff_t k = 0; k < pairs; k++)
-            words[k] = -1;
         memset(grad_hidden, 0, (size_t)hidden * sizeof(float));
         return;
     }
@@ -50,12 +49,10 @@ void FASTNPLM_NAME(negative_example)(const struct negative_step *call,
             signs[lane] = 1.0f;
             if (k >= pairs)
                 continue;
-            const int32_t word = k == 0 ? target : noise[k - 1];
-            words[k] = -1;
-            prefetch_pair(call, b, k);
-            if (k > 0 && call->skip_target && word == target)
+            const int32_t word = words[k];
+            prefetch_pair(call, w, b * pairs + k);
+            if (word < 0)
                 continue;
-            words[k] = word;
             const float *row = call->output_weight + word * hidden;
             float score = row_dot(values, row, hidden, last) + call->output_bias[word];
             if (call->offsets)
@@ -73,6 +70,11 @@ void FASTNPLM_NAME(negative_example)(const struct negative_step *call,
             loss += (double)signs[which[i]];
         }
         row_combine(grad_hidden, begin == 0, count, some, rows, hidden);
+        for (int i = 0; i < count; i++) {
+            const ptrdiff_t g = group[begin + which[i]];
+            if (is_lone(groups, g))
+                FASTNPLM_NAME(negative_word)(call, w, groups, g, own);
+        }
     }
     call->losses[b] = loss;
 }

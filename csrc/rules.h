@@ -67,12 +67,14 @@ INLINE void rule_vector(const enum rule rule, const struct rule_values *v, vecto
     *weight = w;
 }
 
+/* The gradient is grad, or scale * grad where scaled. */
 INLINE void rule_run(const enum rule rule, const struct rule_values *v, ptrdiff_t count,
-                     const float *grad, float *weight, float *first, float *second) {
+                     const int scaled, float scale, const float *grad, float *weight, float *first,
+                     float *second) {
     const int slots = rule_slots(rule);
     const ptrdiff_t last = count - LANES;
     const int overlaps = count % LANES != 0 && last > 0;
-    vector w, m = {0}, s = {0}, last_w = {0}, last_m = {0}, last_s = {0};
+    vector g, w, m = {0}, s = {0}, last_w = {0}, last_m = {0}, last_s = {0};
     if (overlaps) { /* the last vector covers part of the one before it: read it before that changes */
         last_w = vector_load(weight + last);
         if (slots > 0)
@@ -87,7 +89,8 @@ INLINE void rule_run(const enum rule rule, const struct rule_values *v, ptrdiff_
             m = vector_load(first + i);
         if (slots > 1)
             s = vector_load(second + i);
-        rule_vector(rule, v, vector_load(grad + i), &w, &m, &s);
+        g = vector_load(grad + i);
+        rule_vector(rule, v, scaled ? g * scale : g, &w, &m, &s);
         vector_store(weight + i, w);
         if (slots > 0)
             vector_store(first + i, m);
@@ -95,7 +98,8 @@ INLINE void rule_run(const enum rule rule, const struct rule_values *v, ptrdiff_
             vector_store(second + i, s);
     }
     if (overlaps) {
-        rule_vector(rule, v, vector_load(grad + last), &last_w, &last_m, &last_s);
+        g = vector_load(grad + last);
+        rule_vector(rule, v, scaled ? g * scale : g, &last_w, &last_m, &last_s);
         vector_store(weight + last, last_w);
         if (slots > 0)
             vector_store(first + last, last_m);
@@ -111,7 +115,8 @@ INLINE void rule_run(const enum rule rule, const struct rule_values *v, ptrdiff_
         m = vector_load_first(first + i, left);
     if (slots > 1)
         s = vector_load_first(second + i, left);
-    rule_vector(rule, v, vector_load_first(grad + i, left), &w, &m, &s);
+    g = vector_load_first(grad + i, left);
+    rule_vector(rule, v, scaled ? g * scale : g, &w, &m, &s);
     vector_store_first(weight + i, w, left);
     if (slots > 0)
         vector_store_first(first + i, m, left);
@@ -123,25 +128,33 @@ INLINE void rule_run(const enum rule rule, const struct rule_values *v, ptrdiff_
  *
  * grad (count,), weight (count,) changed, first and second (count,) changed: the optimiser's state,
  * as many as the rule has (see rule_slots), the others unused and possibly null. */
+INLINE void apply_rule_run(enum rule rule, const struct rule_values *v, ptrdiff_t count,
+                           const int scaled, float scale, const float *grad, float *weight,
+                           float *first, float *second) {
+#define FASTNPLM_RUN(rule)                                                                         \
+    case rule:                                                                                     \
+        rule_run(rule, v, count, scaled, scale, grad, weight, first, second);                      \
+        break;
+    switch (rule) {
+        FASTNPLM_RUN(RULE_SGD)
+        FASTNPLM_RUN(RULE_MOMENTUM)
+        FASTNPLM_RUN(RULE_ADAGRAD)
+        FASTNPLM_RUN(RULE_RMSPROP)
+        FASTNPLM_RUN(RULE_ADAM)
+    }
+#undef FASTNPLM_RUN
+}
+
 static inline void apply_rule(enum rule rule, const struct rule_values *v, ptrdiff_t count,
                               const float *grad, float *weight, float *first, float *second) {
-    switch (rule) {
-    case RULE_SGD:
-        rule_run(RULE_SGD, v, count, grad, weight, first, second);
-        break;
-    case RULE_MOMENTUM:
-        rule_run(RULE_MOMENTUM, v, count, grad, weight, first, second);
-        break;
-    case RULE_ADAGRAD:
-        rule_run(RULE_ADAGRAD, v, count, grad, weight, first, second);
-        break;
-    case RULE_RMSPROP:
-        rule_run(RULE_RMSPROP, v, count, grad, weight, first, second);
-        break;
-    case RULE_ADAM:
-        rule_run(RULE_ADAM, v, count, grad, weight, first, second);
-        break;
-    }
+    apply_rule_run(rule, v, count, 0, 1.0f, grad, weight, first, second);
+}
+
+/* The same for the gradient scale * grad. */
+static inline void apply_rule_scaled(enum rule rule, const struct rule_values *v, ptrdiff_t count,
+                                     float scale, const float *grad, float *weight, float *first,
+                                     float *second) {
+    apply_rule_run(rule, v, count, 1, scale, grad, weight, first, second);
 }
 
 /* Apply rule to one element: a word's bias. */
