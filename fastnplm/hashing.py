@@ -12,7 +12,7 @@ import numpy as np
 from . import arrays
 from .errors import SettingsError
 from .layers import Mask
-from .whole import is_whole
+from .numeric import is_whole
 
 ORDERS = (2, 3)  # how many of the last words each feature reads
 LR, DROPOUT = 0.15, 0.6

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastnplm.errors import SettingsError
+from fastnplm.numeric import is_whole
 from fastnplm.vocabulary import Vocabulary
-from fastnplm.whole import is_whole
 
 __all__ = ["LOG10", "LanguageModel", "likeliest", "sentence", "withheld"]
 

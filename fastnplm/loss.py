@@ -12,7 +12,7 @@ import numpy as np
 from . import arrays
 from . import noise as noise_module
 from .errors import SettingsError
-from .whole import is_whole
+from .numeric import is_number, is_whole
 
 MANY_NEGATIVES, SHARED = 20, 32
 
@@ -54,11 +54,11 @@ class _Sampled:
 
     def __post_init__(self):
         if not is_whole(self.negatives):
-            raise SettingsError(f"negatives is {self.negatives}; expected at least 1 noise word")
+            raise SettingsError(f"negatives is {self.negatives!r}; expected at least 1 noise word")
         if self.shared is not None and not is_whole(self.shared):
-            raise SettingsError(f"shared is {self.shared}; expected at least 1 example")
-        if not np.isfinite(self.power):
-            raise SettingsError(f"power is {self.power}; expected a finite number such as 0.75")
+            raise SettingsError(f"shared is {self.shared!r}; expected at least 1 example")
+        if not is_number(self.power):
+            raise SettingsError(f"power is {self.power!r}; expected a finite number such as 0.75")
 
     @property
     def block(self):

@@ -15,7 +15,7 @@ from . import kernels as kernel_modules
 from . import loss as losses
 from .activations import Activations, Gradients
 from .errors import IdError, ModelError, SettingsError
-from .whole import is_whole
+from .numeric import is_whole
 
 EMBEDDING_RANGE = 0.1  # uniform +-0.1, as the tutorials begin
 _ROWS = 1 << 14  # rows drawn at a time, so that no second table is ever allocated

@@ -25,10 +25,10 @@ from fastnplm.errors import ModelError, SettingsError
 from fastnplm.folder import check_folder, find_folder, new_folder, read_config
 from fastnplm.kneser_ney import kneser_ney
 from fastnplm.language_model import LanguageModel
+from fastnplm.numeric import is_whole
 from fastnplm.smoothing import add_one, katz
 from fastnplm.tensors import write_tensors
 from fastnplm.vocabulary import Vocabulary
-from fastnplm.whole import is_whole
 
 __all__ = ["SMOOTHINGS", "NGram"]
 

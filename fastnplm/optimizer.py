@@ -7,6 +7,7 @@ import numpy as np
 from . import arrays
 from .errors import SettingsError
 from .kernels.contract import SLOTS
+from .numeric import is_number, is_positive, is_share
 
 _ROWS = 1 << 10  # rows at a time where a whole table is gone through: the cache holds them
 
@@ -44,21 +45,21 @@ class Optimizer:
             raise SettingsError(
                 f"optimizer is {self.rule!r}; expected one of {', '.join(DEFAULTS)}"
             )
-        if not (np.isfinite(self.lr) and self.lr > 0):
-            raise SettingsError(f"lr is {self.lr}; expected a positive number")
-        if not (np.isfinite(self.weight_decay) and self.weight_decay >= 0):
+        if not is_positive(self.lr):
+            raise SettingsError(f"lr is {self.lr!r}; expected a positive number")
+        if not is_number(self.weight_decay, 0):
             raise SettingsError(
-                f"weight_decay is {self.weight_decay}; expected a number of at least 0"
+                f"weight_decay is {self.weight_decay!r}; expected a number of at least 0"
             )
-        if not (np.isfinite(self.l1) and self.l1 >= 0):
-            raise SettingsError(f"l1 is {self.l1}; expected a number of at least 0")
+        if not is_number(self.l1, 0):
+            raise SettingsError(f"l1 is {self.l1!r}; expected a number of at least 0")
         if self.l1 and self.weight_decay:
             raise SettingsError(
                 "l1 and weight_decay do not commute, so rows that are seldom visited could not"
                 " catch up exactly; choose one of them"
             )
-        if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
-            raise SettingsError(f"betas are {self.beta1}, {self.beta2}; expected [0, 1)")
+        if not (is_share(self.beta1) and is_share(self.beta2)):
+            raise SettingsError(f"betas are {self.beta1!r}, {self.beta2!r}; expected [0, 1)")
 
     @property
     def shrinks(self):
@@ -100,7 +101,11 @@ def resolve(optimizer, lr=None, weight_decay=None, l1=None):
             )
         optimizer = DEFAULTS[optimizer]
     given = {"lr": lr, "weight_decay": weight_decay, "l1": l1}
-    changes = {name: float(value) for name, value in given.items() if value is not None}
+    changes = {
+        name: float(value) if is_number(value) else value
+        for name, value in given.items()
+        if value is not None
+    }
     return dataclasses.replace(optimizer, **changes)
 
 

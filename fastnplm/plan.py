@@ -11,8 +11,8 @@ from . import optimizer as optimizers
 from . import schedule as schedules
 from . import threads as thread_count
 from .errors import SettingsError
+from .numeric import is_share, is_whole
 from .step_settings import step_settings
-from .whole import is_whole
 
 BY_HEART = 2000  # a shorter text is there to be learnt by heart, as in tutorials
 
@@ -106,8 +106,8 @@ class Settings:
                 raise SettingsError(
                     f"{name} is {value!r}; expected a whole number of at least {least}"
                 )
-        if self.average is not None and not 0 <= self.average < 1:
-            raise SettingsError(f"average is {self.average}; expected a share below 1, or 0")
+        if self.average is not None and not is_share(self.average):
+            raise SettingsError(f"average is {self.average!r}; expected a share below 1, or 0")
         if self.patience is not None and valid is None:
             raise SettingsError("patience needs a validation text (valid)")
         if self.loss is None and self.negatives is not None:

@@ -1,11 +1,13 @@
 """Questions to a trained model: next words, generated text, scores."""
 
+import math
+
 import numpy as np
 
 from .errors import ModelError, SettingsError
 from .evaluation import Scorer
 from .language_model import LOG10, likeliest, sentence, withheld
-from .whole import is_whole
+from .numeric import is_number, is_positive, is_whole
 
 
 def context_ids(model, text):
@@ -69,13 +71,14 @@ def generate(
 def check_sampling(length, temperature, top_k, top_p):
     """Refuse sampling settings that mean nothing."""
     if not is_whole(length, 0):
-        raise SettingsError(f"length is {length}; expected a whole number of at least 0")
-    if not temperature >= 0:
-        raise SettingsError(f"temperature is {temperature}; expected a number of at least 0")
+        raise SettingsError(f"length is {length!r}; expected a whole number of at least 0")
+    endless = isinstance(temperature, float) and temperature == math.inf  # all words alike
+    if not (endless or is_number(temperature, 0)):
+        raise SettingsError(f"temperature is {temperature!r}; expected a number of at least 0")
     if top_k is not None and not is_whole(top_k):
-        raise SettingsError(f"top_k is {top_k}; expected at least 1, or none for no limit")
-    if top_p is not None and not 0 < top_p <= 1:
-        raise SettingsError(f"top_p is {top_p}; expected a share in (0, 1]")
+        raise SettingsError(f"top_k is {top_k!r}; expected at least 1, or none for no limit")
+    if top_p is not None and not (is_positive(top_p) and top_p <= 1):
+        raise SettingsError(f"top_p is {top_p!r}; expected a share in (0, 1]")
 
 
 def draw(shares, temperature, top_k, top_p, generator):

@@ -7,6 +7,7 @@ import dataclasses
 import math
 
 from .errors import SettingsError
+from .numeric import is_number, is_share
 
 NAMES = ("constant", "inverse", "linear", "cosine", "plateau")
 
@@ -32,12 +33,12 @@ class Schedule:
     def __post_init__(self):
         if self.name not in NAMES:
             raise SettingsError(f"schedule is {self.name!r}; expected one of {', '.join(NAMES)}")
-        if not 0 <= self.warmup < 1:
-            raise SettingsError(f"warmup is {self.warmup}; expected a share in [0, 1)")
-        if not 0 <= self.floor <= 1:
-            raise SettingsError(f"floor is {self.floor}; expected a share in [0, 1]")
-        if not self.decay_rate >= 0:
-            raise SettingsError(f"decay_rate is {self.decay_rate}; expected at least 0")
+        if not is_share(self.warmup):
+            raise SettingsError(f"warmup is {self.warmup!r}; expected a share in [0, 1)")
+        if not (is_number(self.floor, 0) and self.floor <= 1):
+            raise SettingsError(f"floor is {self.floor!r}; expected a share in [0, 1]")
+        if not is_number(self.decay_rate, 0):
+            raise SettingsError(f"decay_rate is {self.decay_rate!r}; expected at least 0")
 
     def factor(self, update, total):
         """The factor for update number ``update`` (from 1) of ``total``."""

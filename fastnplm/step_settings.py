@@ -1,9 +1,7 @@
 """Which settings a training step can be made with."""
 
-import math
-
 from .errors import SettingsError
-from .whole import is_whole
+from .numeric import is_number, is_positive, is_share, is_whole
 
 
 def step_settings(
@@ -24,15 +22,15 @@ def step_settings(
     shares |= {"label_smoothing": label_smoothing, "output_dropout": output_dropout}
     shares["hashed_dropout"] = 0.0 if hashed_dropout is None else hashed_dropout
     for name, share in shares.items():
-        if not 0 <= share < 1:
-            raise SettingsError(f"{name} is {share}; expected a share in [0, 1)")
-    if clip is not None and not clip > 0:
-        raise SettingsError(f"clip is {clip}; expected a norm above 0")
-    if hashed_lr is not None and not 0 < hashed_lr < math.inf:
-        raise SettingsError(f"hashed_lr is {hashed_lr}; expected a positive number")
+        if not is_share(share):
+            raise SettingsError(f"{name} is {share!r}; expected a share in [0, 1)")
+    if clip is not None and not is_positive(clip):
+        raise SettingsError(f"clip is {clip!r}; expected a norm above 0")
+    if hashed_lr is not None and not is_positive(hashed_lr):
+        raise SettingsError(f"hashed_lr is {hashed_lr!r}; expected a positive number")
     if precision not in ("float32", "bf16"):
         raise SettingsError(f"precision is {precision!r}; expected float32 or bf16")
     if not is_whole(batch_size):
         raise SettingsError(f"batch_size is {batch_size!r}; expected at least 1 example")
-    if not buffer_mib >= 0:
+    if not is_number(buffer_mib, 0):
         raise SettingsError(f"buffer_mib is {buffer_mib!r}; expected at least 0")

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from .errors import SettingsError
-from .whole import is_whole
+from .numeric import is_whole
 
 _CGROUP = Path("/sys/fs/cgroup")
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from .errors import SettingsError, VectorsError
-from .whole import is_whole
+from .numeric import is_whole
 
 _BLOCK = 4096
 
