@@ -196,12 +196,13 @@ def test_rows_are_compared_on_equal_terms():
 
 def test_the_defaults_are_judged_by_twenty_runs_of_their_network():
     assert defaults.FORM.items() <= network_sizes(dict.fromkeys(SIZES | defaults.FORM)).items()
-    finals = defaults.FINALS
-    for trials, more in (
-        (defaults.TRIALS, finals), (defaults.LARGE_TRIALS, finals), (defaults.LITTLE_TRIALS, 0)
-    ):  # fmt: skip
+    for trials, more, expected in (
+        (defaults.TRIALS, defaults.FINALS, 20),
+        (defaults.LARGE_TRIALS, defaults.LARGE_FINALS, 22),
+        (defaults.LITTLE_TRIALS, 0, 20),
+    ):
         made = {json.dumps(rows.plain(given), sort_keys=True) for given in trials.values()}
-        assert 1 + len(made) + more == 20
+        assert 1 + len(made) + more == expected
         for given in trials.values():
             assert not rows.SIZES & set(given)
             plan.check(valid="valid.txt", **rows.split(given)[1])
@@ -260,7 +261,8 @@ def test_the_best_trials_are_run_in_full():
         }.items()
     ]
     trials = {run["name"]: {"lr": 1} for run in made} | {"as the defaults": {}}
-    assert defaults._best(made, trials) == ["first", "second"]
+    assert defaults._best(made, trials, 2) == ["first", "second"]
+    assert defaults._best(made, trials, 4) == ["first", "second", "third"]
 
 
 def test_what_falls_behind_the_runs_of_its_length_is_given_up():

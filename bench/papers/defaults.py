@@ -90,7 +90,10 @@ LARGE_TRIALS = {
     "Adagrad": {"optimizer": "adagrad"},
     "momentum": {"optimizer": "momentum", "lr": 0.15},
 }
-FINALS = 2  # so many trials are run again in full
+# So many trials are run again in full, and more where they are of one epoch, which says little:
+# what was ahead then has been behind at the end.
+FINALS = 2
+LARGE_FINALS = 4
 LEEWAY = (0.05, 0.03)  # how far behind a run may be after one epoch, after more
 
 
@@ -151,16 +154,17 @@ def measure(name, files, min_count, output, threads=None, trials=None, short=Non
             return found
         if short is None:
             short = LARGE_SHORT if large else SHORT
+        finals = LARGE_FINALS if large else FINALS
         made = [make(title, given | {"epochs": short}) for title, given in trials.items()]
-        for title in _best(made, trials):
+        for title in _best(made, trials, finals):
             make(f"{title}, in full", trials[title] | {"epochs": epochs})
     return found
 
 
-def _best(made, trials):
+def _best(made, trials, count):
     """Names of the trials that are worth as many epochs as the defaults have, best first."""
     ended = [run for run in made if trials[run["name"]] and len(run["curve"]) == run["epochs"]]
-    return [run["name"] for run in sorted(ended, key=lambda run: run["perplexity"])[:FINALS]]
+    return [run["name"] for run in sorted(ended, key=lambda run: run["perplexity"])[:count]]
 
 
 def _plan(given, text):
