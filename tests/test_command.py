@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -156,14 +157,19 @@ def test_options_are_read_under_their_python_names_too(place, tmp_path):
 
 
 def test_help_is_quick():
-    """Best of a few starts: nothing heavy is imported before it is needed."""
+    """Best of a few starts, in processor time: what else the machine does is no fault of ours."""
+
+    def used():
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
+
     best = np.inf
     for _ in range(5):
-        began = time.perf_counter()
+        before = used()
         process = start("--help")
         assert b"train" in process.communicate()[0]
-        best = min(best, time.perf_counter() - began)
-    assert best < 0.3
+        best = min(best, used() - before)
+    assert 0 < best < 0.3
 
 
 def test_help_imports_neither_numpy_nor_matplotlib():
