@@ -16,7 +16,8 @@ from .numeric import is_number, is_whole
 
 MANY_NEGATIVES, SHARED = 20, 32
 
-# Beyond so many words the exact softmax takes more than a hundred times as long as a sampled loss.
+# Beyond so many words the exact softmax takes hours for what a sampled loss does in minutes: at
+# 162,010 words, tied, 281 ms a step of 512 examples where NCE with 512 negatives takes 10.
 LARGE_VOCABULARY = 50_000
 
 
@@ -144,7 +145,7 @@ def for_vocabulary(words):
     Up to LARGE_VOCABULARY the exact softmax; beyond it NCE, whose raw scores are near log p, with
     much noise, shared so that it costs little (docs/losses.md, "A large vocabulary").
     """
-    return Softmax() if words <= LARGE_VOCABULARY else NCE(100, shared=128)
+    return Softmax() if words <= LARGE_VOCABULARY else NCE(512, shared=128)
 
 
 def to_config(loss):

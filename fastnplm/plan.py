@@ -26,7 +26,8 @@ class Settings:
     optimizer : "sgd", "momentum", "adagrad", "rmsprop", "adam" or an Optimizer; None: momentum for
         the exact softmax and Adam for a sampled loss, with a rate of its own (``fitted``)
     lr : the optimiser's rate, whichever it is
-    schedule : "constant", "inverse", "linear", "cosine", "plateau" or a Schedule
+    schedule : "constant", "inverse", "linear", "cosine", "plateau" or a Schedule; None: cosine, or
+        constant for a sampled loss on a large text (``fitted``)
     batch_size : examples a step; epochs : passes over the corpus
     dropout : share of the hidden units dropped; input_dropout : of the embeddings' elements;
         word_dropout : of the context words, replaced by ``<unk>``; output_dropout : of the units
@@ -63,7 +64,7 @@ class Settings:
     negatives: int | None = None
     optimizer: str | optimizers.Optimizer | None = None
     lr: float | None = None
-    schedule: str | schedules.Schedule = "cosine"
+    schedule: str | schedules.Schedule | None = None
     batch_size: int | None = None
     epochs: int | None = None
     dropout: float | None = None
@@ -117,8 +118,8 @@ class Settings:
             )
         if self.on_epoch is not None and not callable(self.on_epoch):
             raise SettingsError(f"on_epoch is {self.on_epoch!r}; expected a function of a record")
-        schedule = schedules.resolve(self.schedule)
-        if schedule.name == "plateau" and valid is None:
+        schedule = None if self.schedule is None else schedules.resolve(self.schedule)
+        if schedule is not None and schedule.name == "plateau" and valid is None:
             raise SettingsError("schedule plateau needs a validation text (valid)")
         checkpoint.every(self.checkpoint_every)
         if (self.resume or self.checkpoint_every) and self.out is None:
@@ -161,20 +162,21 @@ class Settings:
         beyond, for a sampled loss of 256 and from three million on of 512.
 
         The exact softmax is trained by momentum (rate 0.15, with batches below 128 0.1, less below
-        64), a sampled loss by Adam (rate 0.001, from batches of 512 on 0.002). The last fifth of
-        the run is averaged. A text of fewer than BY_HEART tokens is learnt as it is, by Adam in
-        batches of 256. (docs/perplexity.md says why.)
+        64), a sampled loss by Adam (rate 0.001, from batches of 512 on 0.002). The rate falls along
+        a cosine; for a sampled loss from three million tokens on it stays, unless the optimiser is
+        named or nothing averaged. The last fifth of the run is averaged. A text of fewer than
+        BY_HEART tokens is learnt as it is, by Adam in batches of 256 (why: docs/perplexity.md).
         """
         loss = losses.for_vocabulary(words) if self.loss is None else losses.resolve(self.loss)
         sampled = not isinstance(loss, losses.Softmax)
-        by_heart = tokens < BY_HEART
+        by_heart, large = tokens < BY_HEART, sampled and tokens >= 3e6
         size = math.log10(max(tokens, 1) / 1e6)
         dropout = min(max(0.25 - 0.18 * size, 0.1), 0.5)
         if by_heart or (sampled and tokens >= 6e6):
             dropout = 0.0
         batch_size = 64 if tokens <= 1e5 else 128
         if by_heart or (sampled and tokens > 1e5):
-            batch_size = 512 if tokens >= 3e6 else 256
+            batch_size = 512 if large else 256
         chosen = {
             "loss": loss,
             "epochs": min(max(round(8 - 3 * size), 3), 12),
@@ -185,6 +187,10 @@ class Settings:
         }
         open_ = {name: value for name, value in chosen.items() if getattr(self, name) is None}
         fitted = dataclasses.replace(self, **open_)
+        if self.schedule is None:
+            stays = large and self.optimizer is None and fitted.average
+            schedule = schedules.Schedule("constant" if stays else "cosine")
+            fitted = dataclasses.replace(fitted, schedule=schedule)
         if self.optimizer is not None:
             return fitted
         optimizer = optimizers.DEFAULTS["adam"]
@@ -233,6 +239,7 @@ def told(plan, hashed=0):
         text += f" with {loss.negatives} negatives"
         text += f" shared by {loss.block}" if loss.block > 1 else ""
     text += f", {optimizer.rule} at {optimizer.lr:g}"
+    text += "" if plan.schedule.name == "cosine" else f" ({plan.schedule.name})"
     for name in ("weight_decay", "l1"):
         if getattr(optimizer, name):
             text += f", {name.replace('_', ' ')} {getattr(optimizer, name):g}"

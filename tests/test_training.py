@@ -119,8 +119,8 @@ def test_what_was_chosen_is_told_in_a_line():
     assert said.endswith(", hashed n-grams at 0.1, 0.6 of them left out, average 0.2")
     said = plan.told(fastnplm.Settings().fitted(10**7, 10**5))
     assert said == (
-        "nce with 100 negatives shared by 128, adam at 0.002, 5 epochs, batches of 512, dropout 0"
-        " and 0, average 0.2"
+        "nce with 512 negatives shared by 128, adam at 0.002 (constant), 5 epochs, batches of 512,"
+        " dropout 0 and 0, average 0.2"
     )
 
 
@@ -146,6 +146,7 @@ def test_what_is_left_open_follows_the_corpus_size(tokens, epochs, dropout, batc
     given = fastnplm.Settings(
         epochs=2, dropout=0.0, input_dropout=0.7, loss=fastnplm.Softmax(), batch_size=3,
         average=0.5, optimizer=fastnplm.Optimizer("sgd", lr=0.5),
+        schedule=fastnplm.Schedule("linear"),
     )  # fmt: skip
     assert given.fitted(tokens, 1000) == given
 
@@ -159,8 +160,18 @@ def test_a_sampled_loss_has_defaults_of_its_own(tokens, dropout, batch_size):
     assert found.dropout == pytest.approx(dropout, abs=0.001)
     assert found.batch_size == batch_size
     assert found.average == 0.2
-    rate = 0.002 if batch_size == 512 else 0.001
-    assert found.optimizer == dataclasses.replace(ADAM, lr=rate)
+    large = batch_size == 512
+    assert found.optimizer == dataclasses.replace(ADAM, lr=0.002 if large else 0.001)
+    assert found.schedule.name == ("constant" if large else "cosine")
+
+
+@pytest.mark.parametrize(
+    "named", [{"loss": "softmax"}, {"optimizer": "adam"}, {"average": 0}, {"schedule": "cosine"}]
+)
+def test_the_rate_falls_where_one_of_these_is_named(named):
+    found = fastnplm.Settings(**{"loss": "ns"} | named).checked().fitted(10**7, 1000)
+    assert found.schedule == fastnplm.Schedule("cosine")
+    assert "constant" not in plan.told(found)
 
 
 @pytest.mark.parametrize("tokens", [1, 50, 1999])
@@ -180,7 +191,7 @@ def test_what_is_said_of_the_default_optimizer_is_kept():
 
 @pytest.mark.parametrize(
     ("words", "chosen"),
-    [(50_000, fastnplm.Softmax()), (50_001, fastnplm.NCE(100, shared=128))],
+    [(50_000, fastnplm.Softmax()), (50_001, fastnplm.NCE(512, shared=128))],
 )
 def test_the_loss_follows_the_vocabulary_where_none_is_named(words, chosen):
     assert fastnplm.Settings().fitted(10**6, words).loss == chosen
@@ -193,7 +204,7 @@ def test_a_large_vocabulary_is_trained_by_sampling(monkeypatch, corpus):
     model = runs.network(corpus)
     history = fastnplm.train(model, corpus, batch_size=64, epochs=1, quiet=True)
     assert history.epochs[0]["loss"] == "nce"
-    assert model.loss == fastnplm.NCE(100, shared=128)
+    assert model.loss == fastnplm.NCE(512, shared=128)
 
 
 def test_a_run_takes_the_settings_of_its_corpus(corpus):

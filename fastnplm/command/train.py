@@ -56,7 +56,7 @@ _loss = options(
         "--loss",
         type=click.Choice(["softmax", "ns", "nce"]),
         help="Exact softmax, negative sampling, noise-contrastive estimation."
-        "  [default: softmax up to 50,000 words, then nce with 100 negatives shared by 128]",
+        "  [default: softmax up to 50,000 words, then nce with 512 negatives shared by 128]",
     ),
     click.option("--negatives", type=COUNT, help="Noise words an example.  [default: 10]"),
     click.option("--power", type=float, help="Noise follows count ** power.  [default: 0.75]"),
@@ -72,9 +72,8 @@ _descent = options(
     click.option(
         "--schedule",
         type=click.Choice(["constant", "inverse", "linear", "cosine", "plateau"]),
-        default="cosine",
-        show_default=True,
-        help="Of the learning rate.",
+        help="Of the learning rate.  [default: cosine, or constant for a sampled loss on a large "
+        "text]",
     ),
     click.option("--warmup", type=SHARE, help="Share of the run in which the rate rises."),
     click.option(
@@ -234,9 +233,13 @@ def _settings(choices):
         loss = resolve(loss)
         if loss.name != "softmax":
             loss = dataclasses.replace(loss, **changes)
-    schedule = Schedule(
-        choices["schedule"], warmup=choices["warmup"] or 0.0, floor=choices["floor"] or 0.0
-    )
+    schedule = None
+    if any(choices[name] is not None for name in ("schedule", "warmup", "floor")):
+        schedule = Schedule(
+            choices["schedule"] or "cosine",
+            warmup=choices["warmup"] or 0.0,
+            floor=choices["floor"] or 0.0,
+        )
     names = {field.name for field in dataclasses.fields(Settings)} & set(choices)
     return {name: choices[name] for name in names - {"negatives"}} | {
         "loss": loss,
