@@ -126,6 +126,12 @@ def test_an_ensemble_is_no_worse_on_the_text_it_is_tuned_on(made, data):
     for one in runs_:
         alone = one["perplexity"]["network"]["valid"]
         assert found["ensemble"]["valid"] <= alone * (1 + 1e-9)
+    same = run.ensemble(["MLP1-seed0", "MLP1-seed1"], "brown", data, folder, "both")
+    assert same["perplexity"] == found
+    names = ["brown-ensemble", "both"]
+    kept = [json.loads((folder / f"{name}.json").read_text()) for name in names]
+    assert [each.pop("row") for each in kept] == names
+    assert kept[0] == kept[1]
 
 
 def test_the_report_shows_each_row_beside_the_paper(made, tmp_path):

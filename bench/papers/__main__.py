@@ -86,7 +86,7 @@ def main(argv=None):
         if not given.members:
             parser.error("ensemble needs the names of its members")
         corpus = rows.ROWS[given.members[0].rsplit("-seed", 1)[0]].corpus
-        found = run.ensemble(given.members, corpus, given.data, given.output)
+        found = run.ensemble(given.members, corpus, given.data, given.output, given.name)
         print(json.dumps(found["perplexity"], indent=1))
         return 0
     if given.row not in rows.ROWS:

@@ -78,12 +78,12 @@ def evaluate(model, corpus, held_out):
     }
 
 
-def ensemble(names, corpus, data, output):
+def ensemble(names, corpus, data, output, name=None):
     """Mix the saved models ``names`` (as ROW-seedS) of one corpus, with and without Kneser-Ney.
 
-    Writes OUTPUT/CORPUS-ensemble.json and returns what it holds.
+    Writes OUTPUT/NAME.json (None: CORPUS-ensemble) and returns what it holds.
     """
-    output = Path(output)
+    output, name = Path(output), name or f"{corpus}-ensemble"
     files, min_count = rows.texts(corpus, data)
     members = [fastnplm.load(output / "models" / name) for name in names]
     with contextlib.ExitStack() as stack:
@@ -100,7 +100,7 @@ def ensemble(names, corpus, data, output):
             "mixture context": Mixture.tune([*members, count], held_out["valid"], "context"),
         }
         found = {
-            "row": f"{corpus}-ensemble",
+            "row": name,
             "corpus": corpus,
             "members": list(names),
             "perplexity": {
@@ -108,7 +108,7 @@ def ensemble(names, corpus, data, output):
                 for name, each in judged.items()
             },
         }
-    (output / f"{corpus}-ensemble.json").write_text(json.dumps(found, indent=1) + "\n")
+    (output / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
     return found
 
 
