@@ -32,6 +32,11 @@ def is_positive(value: Any) -> bool:
     return is_number(value, 0) and value > 0
 
 
+def is_endless(value: Any) -> bool:
+    """Whether ``value`` is infinity, which some limits may be: there is none then."""
+    return isinstance(value, float) and value == math.inf
+
+
 def is_share(value: Any) -> bool:
     """Whether ``value`` is a number in [0, 1)."""
     return is_number(value, 0) and value < 1

@@ -1,13 +1,11 @@
 """Questions to a trained model: next words, generated text, scores."""
 
-import math
-
 import numpy as np
 
 from .errors import ModelError, SettingsError
 from .evaluation import Scorer
 from .language_model import LOG10, likeliest, sentence, withheld
-from .numeric import is_number, is_positive, is_whole
+from .numeric import is_endless, is_number, is_positive, is_whole
 
 
 def context_ids(model, text):
@@ -72,8 +70,7 @@ def check_sampling(length, temperature, top_k, top_p):
     """Refuse sampling settings that mean nothing."""
     if not is_whole(length, 0):
         raise SettingsError(f"length is {length!r}; expected a whole number of at least 0")
-    endless = isinstance(temperature, float) and temperature == math.inf  # all words alike
-    if not (endless or is_number(temperature, 0)):
+    if not (is_number(temperature, 0) or is_endless(temperature)):  # endless: all words alike
         raise SettingsError(f"temperature is {temperature!r}; expected a number of at least 0")
     if top_k is not None and not is_whole(top_k):
         raise SettingsError(f"top_k is {top_k!r}; expected at least 1, or none for no limit")

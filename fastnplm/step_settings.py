@@ -1,7 +1,7 @@
 """Which settings a training step can be made with."""
 
 from .errors import SettingsError
-from .numeric import is_number, is_positive, is_share, is_whole
+from .numeric import is_endless, is_number, is_positive, is_share, is_whole
 
 
 def step_settings(
@@ -24,7 +24,7 @@ def step_settings(
     for name, share in shares.items():
         if not is_share(share):
             raise SettingsError(f"{name} is {share!r}; expected a share in [0, 1)")
-    if clip is not None and not is_positive(clip):
+    if clip is not None and not (is_positive(clip) or is_endless(clip)):
         raise SettingsError(f"clip is {clip!r}; expected a norm above 0")
     if hashed_lr is not None and not is_positive(hashed_lr):
         raise SettingsError(f"hashed_lr is {hashed_lr!r}; expected a positive number")
@@ -32,5 +32,5 @@ def step_settings(
         raise SettingsError(f"precision is {precision!r}; expected float32 or bf16")
     if not is_whole(batch_size):
         raise SettingsError(f"batch_size is {batch_size!r}; expected at least 1 example")
-    if not is_number(buffer_mib, 0):
+    if not (is_number(buffer_mib, 0) or is_endless(buffer_mib)):
         raise SettingsError(f"buffer_mib is {buffer_mib!r}; expected at least 0")

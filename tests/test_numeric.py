@@ -9,7 +9,7 @@ import pytest
 import fastnplm
 from fastnplm import query
 from fastnplm.errors import SettingsError
-from fastnplm.numeric import is_number, is_positive, is_share, is_whole
+from fastnplm.numeric import is_endless, is_number, is_positive, is_share, is_whole
 
 
 @pytest.mark.parametrize("value", [1, 7, 2.0, np.int32(3), np.float64(4.0), 2**70])
@@ -47,6 +47,17 @@ def test_what_is_no_number(value):
     assert not is_number(value)
     assert not is_positive(value)
     assert not is_share(value)
+
+
+def test_what_is_endless():
+    assert is_endless(math.inf)
+    assert is_endless(np.float64("inf"))
+    assert not any(is_endless(value) for value in (1e308, -math.inf, math.nan, "inf", [math.inf]))
+
+
+@pytest.mark.parametrize("name", ["clip", "buffer_mib"])
+def test_a_limit_may_be_endless(name):
+    assert fastnplm.Settings(**{name: math.inf}).checked() is not None
 
 
 def test_the_ends_of_ranges():
