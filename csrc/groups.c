@@ -34,9 +34,9 @@ struct groups group_ids(const int32_t *ids, ptrdiff_t stride, ptrdiff_t count, v
     int bits = table_bits(count);
     uint32_t mask = (uint32_t)(((uint64_t)1 << bits) - 1);
     memset(table, 0xff, sizeof(struct entry) << bits); /* group -1: free */
-    int32_t *size = groups.start + 1;                  /* of each group, until they are summed */
+    memset(groups.start, 0, list);
+    int32_t *size = groups.start + 1; /* of each group, until they are summed */
     int32_t found = 0;
-    groups.start[0] = 0;
     for (ptrdiff_t r = 0; r < count; r++) {
         int32_t id = ids[r * stride];
         if (id < 0) {
@@ -44,15 +44,17 @@ struct groups group_ids(const int32_t *ids, ptrdiff_t stride, ptrdiff_t count, v
             continue;
         }
         uint32_t slot = (uint32_t)(((uint32_t)id * (uint64_t)0x9E3779B97F4A7C15u) >> (64 - bits));
-        while (table[slot].group >= 0 && table[slot].id != id)
+        /* Whether an id is new is anyone's guess, so no branch hangs on it: the loop goes on past
+         * another's entry (group >> 31 is -1 for a free one), and new or not the work is the same. */
+        while ((table[slot].id ^ id) & ~(table[slot].group >> 31))
             slot = (slot + 1) & mask;
-        if (table[slot].group < 0) {
-            table[slot] = (struct entry){id, found};
-            groups.distinct[found] = id;
-            size[found++] = 0;
-        }
-        groups.group[r] = table[slot].group;
-        size[table[slot].group]++;
+        int32_t seen = table[slot].group;
+        int32_t group = seen < 0 ? found : seen;
+        table[slot] = (struct entry){id, group};
+        groups.distinct[found] = id; /* overwritten unless it is new */
+        found += seen < 0;
+        groups.group[r] = group;
+        size[group]++;
     }
     groups.count = found;
     /* start[g + 1] holds g's size: turn it into where g begins, then let it walk to g's end */

@@ -131,10 +131,10 @@ int FASTNPLM_NAME(layer_backward)(const struct layer_backward *call) {
     {
 #pragma omp for schedule(static) nowait
         for (ptrdiff_t panel = 0; panel < panel_count(width); panel++)
-            FASTNPLM_NAME(pack_columns)(call->inputs, width, NULL, batch, width, panel, packed);
+            FASTNPLM_NAME(pack_columns)(call->inputs, width, batch, width, panel, packed);
 #pragma omp for schedule(static)
         for (ptrdiff_t panel = 0; panel < panel_count(width); panel++)
-            FASTNPLM_NAME(pack_columns)(call->weight, width, NULL, hidden, width, panel,
+            FASTNPLM_NAME(pack_columns)(call->weight, width, hidden, width, panel,
                                         packed_weight);
 #pragma omp for schedule(static) nowait
         for (ptrdiff_t block = 0; block < row_blocks(hidden); block++)

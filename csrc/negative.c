@@ -43,6 +43,7 @@ static uintptr_t lay_out(struct negative_workspace *w, uintptr_t at,
     w->noise_biases = (void *)take(&at, parts * sizeof(float));
     w->counts = (void *)take(&at, parts);
     w->grouping = (void *)take(&at, groups_bytes(w->items));
+    w->summed = (void *)take(&at, (size_t)w->items * sizeof(int32_t));
     w->own = (void *)take(&at, (size_t)(w->own_size * size->threads) * sizeof(float));
     return at;
 }
@@ -112,9 +113,19 @@ static void name_noise(const struct negative_step *call, const struct negative_w
             }
 }
 
-void FASTNPLM_NAME(negative_word)(const struct negative_step *call,
-                                  const struct negative_workspace *w, const struct groups *groups,
-                                  ptrdiff_t group, float *sum) {
+/* The groups left for the second pass, into summed; returns how many. */
+static ptrdiff_t list_summed(const struct negative_workspace *w, const struct groups *groups) {
+    ptrdiff_t count = 0;
+    for (ptrdiff_t g = 0; g < groups->count; g++) {
+        w->summed[count] = (int32_t)g;
+        count += w->gangs || !is_lone(groups, g);
+    }
+    return count;
+}
+
+/* Sum the gradients of one word's items, in sum, and take the word's step. */
+static void sum_and_step(const struct negative_step *call, const struct negative_workspace *w,
+                         const struct groups *groups, ptrdiff_t group, float *sum) {
     const ptrdiff_t hidden = call->hidden, pairs = 1 + call->negatives;
     struct gathering g;
     float bias = 0.0f;
@@ -132,23 +143,14 @@ void FASTNPLM_NAME(negative_word)(const struct negative_step *call,
             bias += w->grads[item];
         }
     }
-    const int lone = !g.begun && g.count == 1;
-    if (g.count && !lone)
-        gather_flush(&g);
     const ptrdiff_t word = groups->distinct[group];
-    const struct rule_values values = rule_values(call->hyper, 1);
-    const struct rule_values bias_values = rule_values(call->hyper, 0);
-    float *slot = call->weight_slots + word * hidden;
-    float *bias_slot = call->bias_slots + word;
-    float *weight = call->output_weight + word * hidden;
-    float *second_slot = slot + call->vocabulary * hidden;
-    if (lone) /* what is summed is one row: no copy of it */
-        apply_rule_scaled(call->rule, &values, hidden, g.scales[0], g.rows[0], weight, slot,
-                          second_slot);
-    else
-        apply_rule(call->rule, &values, hidden, sum, weight, slot, second_slot);
-    apply_rule_once(call->rule, &bias_values, bias, call->output_bias + word, bias_slot,
-                    bias_slot + call->vocabulary);
+    if (!g.begun && g.count == 1) { /* what is summed is one row: no copy of it */
+        step_word(call, w, word, 1, g.scales[0], g.rows[0], bias);
+        return;
+    }
+    if (g.count)
+        gather_flush(&g);
+    step_word(call, w, word, 0, 1.0f, sum, bias);
 }
 
 int FASTNPLM_NAME(negative_step)(const struct negative_step *call) {
@@ -156,9 +158,12 @@ int FASTNPLM_NAME(negative_step)(const struct negative_step *call) {
     const struct negative_scratch size = {call->batch, call->block, call->negatives, call->hidden,
                                           call->threads};
     lay_out(&w, (uintptr_t)call->scratch, &size);
+    w.row_rule = rule_values(call->hyper, 1);
+    w.bias_rule = rule_values(call->hyper, 0);
     const ptrdiff_t pairs = call->batch * (1 + call->negatives), hidden = call->hidden;
     const int threads = threads_for(pairs * hidden / 2, call->threads);
     struct groups groups = {0};
+    ptrdiff_t summed = 0;
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         float *own = w.own + thread_number() * w.own_size;
@@ -175,22 +180,21 @@ int FASTNPLM_NAME(negative_step)(const struct negative_step *call) {
         {
             (w.gangs ? name_noise : name_pairs)(call, &w);
             groups = group_ids(w.words, 1, w.items, w.grouping);
+            summed = list_summed(&w, &groups);
         }
         if (!w.gangs) {
 #pragma omp for schedule(dynamic, 16)
             for (ptrdiff_t b = 0; b < call->batch; b++)
-                FASTNPLM_NAME(negative_example)(call, &w, &groups, b, own);
+                FASTNPLM_NAME(negative_example)(call, &w, &groups, b);
         }
 #pragma omp for schedule(dynamic, 32)
-        for (ptrdiff_t g = 0; g < groups.count; g++) {
-            if (!w.gangs && is_lone(&groups, g))
-                continue;
-            if (g + ROWS_AHEAD < groups.count) {
-                const ptrdiff_t word = groups.distinct[g + ROWS_AHEAD];
+        for (ptrdiff_t i = 0; i < summed; i++) {
+            if (i + ROWS_AHEAD < summed) {
+                const ptrdiff_t word = groups.distinct[w.summed[i + ROWS_AHEAD]];
                 row_prefetch(call->output_weight + word * hidden, hidden);
                 __builtin_prefetch(call->output_bias + word, 1);
             }
-            FASTNPLM_NAME(negative_word)(call, &w, &groups, g, own);
+            sum_and_step(call, &w, &groups, w.summed[i], own);
         }
     }
     return 0;

@@ -10,6 +10,7 @@
 
 #include "groups.h"
 #include "kernels.h"
+#include "rules.h"
 #include "vector_math.h"
 
 /* From this many examples to a row of noise, and up to so many words for each of them, the products
@@ -33,8 +34,10 @@ struct negative_workspace {
     float *noise_biases; /* (gangs, K) parts of the gradient of its bias */
     uint8_t *counts;     /* (gangs, K) whether any pair counts */
     uint8_t *grouping;   /* groups_bytes(items) */
+    int32_t *summed;     /* (items) the groups that take their step after the first pass */
     float *own;          /* a thread's own, own_size floats each */
     ptrdiff_t own_size, hiddens; /* hiddens: H filled up to whole vectors */
+    struct rule_values row_rule, bias_rule;
 };
 
 /* How gang number gang lies: its examples are [first, first + count) and the gang's begin at
@@ -61,10 +64,23 @@ INLINE vector noise_loss(vector score) { return -vector_log_sigmoid(-score); }
 
 INLINE vector noise_grad(vector score) { return vector_sigmoid(score); }
 
+/* One step of a word's row by scale * grad (grad itself unless scaled) and of its bias. */
+INLINE void step_word(const struct negative_step *call, const struct negative_workspace *w,
+                      ptrdiff_t word, const int scaled, float scale, const float *grad,
+                      float bias) {
+    const ptrdiff_t hidden = call->hidden;
+    float *weight = call->output_weight + word * hidden, *slot = call->weight_slots + word * hidden;
+    float *bias_slot = call->bias_slots + word;
+    float *second_slot = slot + call->vocabulary * hidden;
+    apply_rule_run(call->rule, &w->row_rule, hidden, scaled, scale, grad, weight, slot, second_slot);
+    apply_rule_once(call->rule, &w->bias_rule, bias, call->output_bias + word, bias_slot,
+                    bias_slot + call->vocabulary);
+}
+
 /* The first pass over one example, or over one gang. */
 void FASTNPLM_NAME(negative_example)(const struct negative_step *call,
                                      const struct negative_workspace *w,
-                                     const struct groups *groups, ptrdiff_t b, float *own);
+                                     const struct groups *groups, ptrdiff_t b);
 void FASTNPLM_NAME(negative_gang)(const struct negative_step *call,
                                   const struct negative_workspace *w, ptrdiff_t gang, float *own);
 ptrdiff_t FASTNPLM_NAME(negative_gang_floats)(ptrdiff_t negatives, ptrdiff_t hidden);
@@ -73,10 +89,5 @@ ptrdiff_t FASTNPLM_NAME(negative_gang_floats)(ptrdiff_t negatives, ptrdiff_t hid
 void FASTNPLM_NAME(negative_rows)(const struct negative_step *call,
                                   const struct negative_workspace *w, ptrdiff_t block,
                                   ptrdiff_t part);
-
-/* Sum the gradients of one word's items, in sum, and take the word's step. */
-void FASTNPLM_NAME(negative_word)(const struct negative_step *call,
-                                  const struct negative_workspace *w, const struct groups *groups,
-                                  ptrdiff_t group, float *sum);
 
 #endif

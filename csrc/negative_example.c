@@ -7,27 +7,38 @@
 
 #include "rows.h"
 
-/* Ask for the row of pair k of an example that comes AHEAD examples later, while this one's is worked
- * on: all of an example's rows at once are more than the memory takes requests for. */
-enum { AHEAD = 2 };
+/* How many pairs ahead of its use a row is asked for. */
+enum { PAIRS_AHEAD = 22 };
 
-INLINE void prefetch_pair(const struct negative_step *call, const struct negative_workspace *w,
-                          ptrdiff_t pair) {
-    pair += AHEAD * (1 + call->negatives);
-    if (pair >= w->items || w->words[pair] < 0)
-        return;
-    const ptrdiff_t word = w->words[pair];
-    row_prefetch(call->output_weight + word * call->hidden, call->hidden);
+/* Where the row lies that is to be asked for while pair is worked on; there is nothing to ask for
+ * beyond the last pair: then the pair's own, which is at hand. */
+INLINE const char *row_ahead(const struct negative_step *call, const struct negative_workspace *w,
+                             ptrdiff_t pair) {
+    const ptrdiff_t later = pair + PAIRS_AHEAD;
+    const ptrdiff_t word = w->words[later < w->items && w->words[later] >= 0 ? later : pair];
     __builtin_prefetch(call->output_bias + word);
+    return (const char *)(call->output_weight + word * call->hidden);
+}
+
+/* Ask for the lines of a row that begin in [from, to) bytes. */
+INLINE void ask(const char *row, ptrdiff_t from, ptrdiff_t to) {
+    for (ptrdiff_t at = from; at < to; at += LINE)
+        __builtin_prefetch(row + at);
 }
 
 void FASTNPLM_NAME(negative_example)(const struct negative_step *call,
                                      const struct negative_workspace *w,
-                                     const struct groups *groups, ptrdiff_t b, float *own) {
+                                     const struct groups *groups, ptrdiff_t b) {
     const ptrdiff_t hidden = call->hidden, pairs = 1 + call->negatives;
     const float *values = call->values + b * hidden;
     float *grad_hidden = call->grad_hidden + b * hidden;
     const float weight = call->weights[b];
+    /* The lines of a later row are asked for little by little: some with the pair's product, some
+     * with the sum, the rest with the step. The memory takes only so many requests at a time, and
+     * those beyond them hold up all other work. */
+    const ptrdiff_t bytes = hidden * (ptrdiff_t)sizeof(float);
+    const ptrdiff_t with_dot = bytes * 2 / 5 / LINE * LINE;
+    const ptrdiff_t with_step = with_dot + hidden / (TOGETHER * LANES) * LINE;
     const int_vector last = row_last_lanes(hidden);
     const int32_t *words = w->words + b * pairs;
     const int32_t *group = groups->group + b * pairs;
@@ -42,6 +53,7 @@ void FASTNPLM_NAME(negative_example)(const struct negative_step *call,
     for (ptrdiff_t begin = 0; begin < pairs; begin += LANES) { /* a vector of pairs at a time */
         const float *rows[LANES];
         float scores[LANES], signs[LANES], some[LANES];
+        const char *later[LANES], *sum_later[LANES];
         int which[LANES], count = 0;
         for (int lane = 0; lane < LANES; lane++) {
             const ptrdiff_t k = begin + lane;
@@ -50,9 +62,11 @@ void FASTNPLM_NAME(negative_example)(const struct negative_step *call,
             if (k >= pairs)
                 continue;
             const int32_t word = words[k];
-            prefetch_pair(call, w, b * pairs + k);
             if (word < 0)
                 continue;
+            later[count] = row_ahead(call, w, b * pairs + k);
+            ask(later[count], 0, with_dot);
+            sum_later[count] = later[count] + with_dot;
             const float *row = call->output_weight + word * hidden;
             float score = row_dot(values, row, hidden, last) + call->output_bias[word];
             if (call->offsets)
@@ -69,11 +83,19 @@ void FASTNPLM_NAME(negative_example)(const struct negative_step *call,
             some[i] = grads[begin + which[i]] = scores[which[i]];
             loss += (double)signs[which[i]];
         }
-        row_combine(grad_hidden, begin == 0, count, some, rows, hidden);
+        row_combine_ahead(grad_hidden, begin == 0, count, some, rows, hidden, sum_later);
+        int lone[LANES], lones = 0; /* listed first: a branch for each is a guess for each */
         for (int i = 0; i < count; i++) {
-            const ptrdiff_t g = group[begin + which[i]];
-            if (is_lone(groups, g))
-                FASTNPLM_NAME(negative_word)(call, w, groups, g, own);
+            lone[lones] = i;
+            lones += is_lone(groups, group[begin + which[i]]);
+        }
+        for (int i = 0; i < count; i++) {
+            ask(later[i], with_step, bytes);
+            __builtin_prefetch(later[i] + bytes - 1);
+            if (i < lones) {
+                const int j = lone[i];
+                step_word(call, w, words[begin + which[j]], 1, some[j], values, some[j]);
+            }
         }
     }
     call->losses[b] = loss;

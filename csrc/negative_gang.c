@@ -115,7 +115,7 @@ void FASTNPLM_NAME(negative_gang)(const struct negative_step *call,
         FASTNPLM_NAME(pack_transposed)(m.values, hidden, hidden, g.count, panel, m.packed_values);
     float *packed_block = w->values + g.block * w->stretch * w->hiddens;
     for (ptrdiff_t panel = 0; panel < panel_count(hidden); panel++) {
-        FASTNPLM_NAME(pack_columns)(m.rows, hidden, NULL, negatives, hidden, panel, m.packed_rows);
+        FASTNPLM_NAME(pack_columns)(m.rows, hidden, negatives, hidden, panel, m.packed_rows);
         pack_stretch(m.values, hidden, g.offset, g.count, g.size, hidden, panel, packed_block);
     }
     const struct product of_scores = {

@@ -27,8 +27,10 @@ ptrdiff_t FASTNPLM_NAME(draw_noise)(const struct draw_noise *call) {
             }
             uint64_t point = point_of(call->bits[r], count);
             uint64_t column = point >> 32;
-            int32_t word = (uint32_t)point < call->threshold[column] ? (int32_t)column
-                                                                     : call->alias[column];
+            /* Which of the two is anyone's guess: both are read, and no branch is taken. */
+            int32_t other = call->alias[column];
+            int32_t stays = -(int32_t)((uint32_t)point < call->threshold[column]);
+            int32_t word = ((int32_t)column & stays) | (other & ~stays);
             if ((uint32_t)word >= count && bad == PTRDIFF_MAX)
                 bad = (ptrdiff_t)column;
             call->noise[r] = word;

@@ -4,20 +4,14 @@
 #include "product.h"
 #include "vector_math.h"
 
-void FASTNPLM_NAME(pack_columns)(const float *b, ptrdiff_t b_depth, const int32_t *ids,
-                                 ptrdiff_t depth, ptrdiff_t columns, ptrdiff_t panel,
-                                 float *packed) {
+void FASTNPLM_NAME(pack_columns)(const float *b, ptrdiff_t b_depth, ptrdiff_t depth,
+                                 ptrdiff_t columns, ptrdiff_t panel, float *packed) {
     ptrdiff_t width = panel_width(columns, panel);
     ptrdiff_t first = panel * PANEL;
     ptrdiff_t real = columns - first < width ? columns - first : width;
     float *to = packed + first * depth;
     for (ptrdiff_t k = 0; k < depth; k++, to += width) {
-        const float *from = b + (ids ? ids[k] : k) * b_depth + first;
-        if (ids && k + 8 < depth) {
-            const float *ahead = b + ids[k + 8] * b_depth + first;
-            __builtin_prefetch(ahead);
-            __builtin_prefetch(ahead + width - 1);
-        }
+        const float *from = b + k * b_depth + first;
         if (real == PANEL) {
             for (int v = 0; v < 2; v++)
                 vector_store(to + v * LANES, vector_load(from + v * LANES));
@@ -57,10 +51,10 @@ INLINE void multiply(const struct product *p, const int pairs, const enum side s
                      const int rows, const int vectors, const float *a, const float *b,
                      ptrdiff_t steps, vector sums[SCORE_ROWS][2]) {
     struct row_addresses at = row_addresses(a, p->a_row);
-    ptrdiff_t a_depth = p->a_depth;
+    ptrdiff_t a_depth = p->a_depth, b_row = p->b_row ? p->b_row : vectors * LANES;
     for (ptrdiff_t k = 0; k < steps; k++) {
         const vector b0 = vector_load(b), b1 = vectors > 1 ? vector_load(b + LANES) : b0;
-        b += vectors * LANES;
+        b += b_row;
         UNROLL for (int r = 0; r < rows; r++) {
             const vector x = side == ROWS_OF_A ? row_splat(&at, r) : vector_splat(a[r]);
             sums[r][0] = multiply_add(pairs, x, b0, sums[r][0]);
@@ -112,7 +106,8 @@ INLINE void tile(const struct product *p, const int pairs, const enum side side,
     vector sums[SCORE_ROWS][2];
     UNROLL for (int r = 0; r < rows; r++) sums[r][0] = sums[r][1] = (vector){0};
     const float *a = p->a + row * p->a_row + from * p->a_depth;
-    const float *b = p->packed + column * p->depth + from * vectors * LANES;
+    const float *b = p->packed + (p->b_row ? column + from * p->b_row
+                                           : column * p->depth + from * vectors * LANES);
     multiply(p, pairs, side, rows, vectors, a, b, to - from, sums);
     const float *bias = to == p->depth ? p->bias : NULL;
     float *out = p->out + row * p->out_row + column;

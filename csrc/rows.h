@@ -4,6 +4,9 @@
 
 #include "target.h"
 
+/* Bytes of a line of the caches. */
+enum { LINE = 64 };
+
 /* How many rows ahead of its use a row is asked for: memory takes about as long as this many. */
 #define ROWS_AHEAD 8
 
@@ -85,11 +88,14 @@ INLINE float row_dot(const float *a, const float *b, ptrdiff_t dim, int_vector l
     return vector_sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
+/* How many vectors of columns row_combine sums together. */
+enum { TOGETHER = 4 };
+
 /* out (+)= scales[0] * rows[0] + scales[1] * rows[1] + ... (count rows): the sums of a few vectors
- * stay in registers while the rows go by. */
-INLINE void row_combine(float *out, int begin, ptrdiff_t count, const float *scales,
-                        const float *const *rows, ptrdiff_t dim) {
-    enum { TOGETHER = 4 };
+ * stay in registers while the rows go by. Unless ahead is NULL, lines of memory that will be needed
+ * are asked for as it goes: for each row and each TOGETHER vectors one, from ahead[row] on. */
+INLINE void row_combine_ahead(float *out, int begin, ptrdiff_t count, const float *scales,
+                              const float *const *rows, ptrdiff_t dim, const char *const *ahead) {
     if (dim < LANES) {
         for (ptrdiff_t at = 0; at < dim; at++) {
             float sum = begin ? 0.0f : out[at];
@@ -100,14 +106,17 @@ INLINE void row_combine(float *out, int begin, ptrdiff_t count, const float *sca
         return;
     }
     vector last = begin ? (vector){0} : vector_load(out + dim - LANES);
-    ptrdiff_t at = 0;
-    for (; at + TOGETHER * LANES <= dim; at += TOGETHER * LANES) {
+    ptrdiff_t at = 0, line = 0;
+    for (; at + TOGETHER * LANES <= dim; at += TOGETHER * LANES, line += LINE) {
         vector sums[TOGETHER];
         UNROLL for (int s = 0; s < TOGETHER; s++)
             sums[s] = begin ? (vector){0} : vector_load(out + at + s * LANES);
-        for (ptrdiff_t r = 0; r < count; r++)
+        for (ptrdiff_t r = 0; r < count; r++) {
+            if (ahead)
+                __builtin_prefetch(ahead[r] + line);
             UNROLL for (int s = 0; s < TOGETHER; s++)
                 sums[s] += scales[r] * vector_load(rows[r] + at + s * LANES);
+        }
         UNROLL for (int s = 0; s < TOGETHER; s++)
             vector_store(out + at + s * LANES, sums[s]);
     }
@@ -122,6 +131,11 @@ INLINE void row_combine(float *out, int begin, ptrdiff_t count, const float *sca
             last += scales[r] * vector_load(rows[r] + dim - LANES);
         vector_store(out + dim - LANES, last);
     }
+}
+
+INLINE void row_combine(float *out, int begin, ptrdiff_t count, const float *scales,
+                        const float *const *rows, ptrdiff_t dim) {
+    row_combine_ahead(out, begin, count, scales, rows, dim, NULL);
 }
 
 #endif

@@ -150,13 +150,6 @@ static inline void apply_rule(enum rule rule, const struct rule_values *v, ptrdi
     apply_rule_run(rule, v, count, 0, 1.0f, grad, weight, first, second);
 }
 
-/* The same for the gradient scale * grad. */
-static inline void apply_rule_scaled(enum rule rule, const struct rule_values *v, ptrdiff_t count,
-                                     float scale, const float *grad, float *weight, float *first,
-                                     float *second) {
-    apply_rule_run(rule, v, count, 1, scale, grad, weight, first, second);
-}
-
 /* Apply rule to one element: a word's bias. */
 INLINE void apply_rule_once(enum rule rule, const struct rule_values *v, float grad, float *weight,
                             float *first, float *second) {

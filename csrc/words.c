@@ -34,9 +34,10 @@ struct workspace {
     uint8_t *all_memory;   /* groups_bytes(batch * context) */
     int32_t *words;        /* (batch * context) the distinct words of every position */
     float *weights;        /* (context) of packed_size: a position's weights, packed */
-    float *rows;           /* (batch * context, dims) embedding rows, plain or packed */
+    float *rows;           /* (batch * context, dims) embedding rows */
     float *grads;          /* (batch * context, dims) gradients of embedding rows */
     float *sums;           /* (batch * context, hiddens) projections, or their gradients */
+    float *turned;         /* (context, dim, hiddens) the gradient of the weights, transposed */
     float *runs;           /* (runs, hiddens) parts of the bias's gradient */
     ptrdiff_t dims, hiddens, packed_size; /* dim and hidden filled up to whole vectors */
     /* bfloat16 only: rows of words */
@@ -63,6 +64,7 @@ static uintptr_t lay_out(struct workspace *w, uintptr_t at, const struct words_s
     w->rows = (void *)take(&at, words * (size_t)w->dims * sizeof(float));
     w->grads = (void *)take(&at, words * (size_t)w->dims * sizeof(float));
     w->sums = (void *)take(&at, words * (size_t)w->hiddens * sizeof(float));
+    w->turned = (void *)take(&at, (size_t)(context * dim * w->hiddens) * sizeof(float));
     w->runs = (void *)take(&at, (size_t)(run_count(batch) * w->hiddens) * sizeof(float));
     size_t weights = pairs ? (size_t)(context * hidden * w->dims) : 0;
     size_t sums = pairs ? words * (size_t)w->hiddens : 0;
@@ -192,8 +194,11 @@ INLINE void sum_gradients(const struct words_backward *call, const struct worksp
 static void sum_words(const struct words_backward *call, const struct workspace *w, ptrdiff_t n,
                       ptrdiff_t from, ptrdiff_t to) {
     ptrdiff_t hidden = call->hidden, rows = words_of(hidden), first = n * call->batch;
-    for (ptrdiff_t u = from; u < to; u++)
+    for (ptrdiff_t u = from; u < to; u++) {
+        const float *row = call->embedding + w->groups[n].distinct[u] * call->dim;
+        row_prefetch(row, call->dim); /* copy_words reads it next */
         sum_gradients(call, w, n, u);
+    }
     if (call->precision != PRECISION_BFLOAT16)
         return;
     const float *sums = sums_of(w, n, call->batch);
@@ -204,22 +209,20 @@ static void sum_words(const struct words_backward *call, const struct workspace 
                   u + 1 < to ? sums + (u + 1) * w->hiddens : NULL, hidden);
 }
 
-/* The embedding rows of position n's words, paired along the words. */
-INLINE float *words_below(const struct words_backward *call, const struct workspace *w,
-                          ptrdiff_t n) {
-    return w->grads + n * call->batch * w->dims; /* free until the products write there */
-}
-
-static void pair_words(const struct words_backward *call, const struct workspace *w, ptrdiff_t n) {
+/* The embedding rows of position n's words from first on, in bfloat16 paired along the words. */
+static void copy_words(const struct words_backward *call, const struct workspace *w, ptrdiff_t n,
+                       ptrdiff_t from, ptrdiff_t to) {
     const struct groups *groups = &w->groups[n];
-    ptrdiff_t dim = call->dim;
-    float *to = words_below(call, w, n);
-    for (ptrdiff_t u = 0; u < groups->count; u += PAIRED, to += w->dims) {
-        if (u + ROWS_AHEAD < groups->count)
-            row_prefetch(call->embedding + groups->distinct[u + ROWS_AHEAD] * dim, dim);
-        const float *below =
-            u + 1 < groups->count ? call->embedding + groups->distinct[u + 1] * dim : NULL;
-        pair_down(to, call->embedding + groups->distinct[u] * dim, below, dim);
+    const int pairs = call->precision == PRECISION_BFLOAT16;
+    const ptrdiff_t dim = call->dim, step = pairs ? PAIRED : 1;
+    float *row = w->rows + (n * call->batch + from / step) * w->dims;
+    for (ptrdiff_t u = from; u < to; u += step, row += w->dims) {
+        const float *first = call->embedding + groups->distinct[u] * dim;
+        if (!pairs)
+            row_copy(row, first, dim);
+        else
+            pair_down(row, first,
+                      u + 1 < to ? call->embedding + groups->distinct[u + 1] * dim : NULL, dim);
     }
 }
 
@@ -234,40 +237,47 @@ static void pair_weights(const struct words_backward *call, const struct workspa
                   call->dim);
 }
 
-/* Pack one panel of position n's weights and of its words' embedding rows. */
-static void pack_position(const struct words_backward *call, const struct workspace *w,
-                          ptrdiff_t n, ptrdiff_t panel) {
-    ptrdiff_t dim = call->dim, hidden = call->hidden, count = w->groups[n].count;
-    float *weights = w->weights + n * w->packed_size, *rows = w->rows + n * call->batch * w->dims;
-    if (call->precision == PRECISION_BFLOAT16) {
-        FASTNPLM_NAME(pack_columns)(w->weight_words + n * hidden * w->dims, w->dims, NULL,
-                                    words_of(hidden), dim, panel, weights);
-        FASTNPLM_NAME(pack_columns)(words_below(call, w, n), w->dims, NULL, words_of(count), dim,
-                                    panel, rows);
-        return;
-    }
-    FASTNPLM_NAME(pack_columns)(call->weight + n * dim, call->context * dim, NULL, hidden, dim,
-                                panel, weights);
-    FASTNPLM_NAME(pack_columns)(call->embedding, dim, w->groups[n].distinct, count, dim, panel,
-                                rows);
+/* Pack one panel of position n's weights. */
+static void pack_weights(const struct words_backward *call, const struct workspace *w, ptrdiff_t n,
+                         ptrdiff_t panel) {
+    const int pairs = call->precision == PRECISION_BFLOAT16;
+    const ptrdiff_t dim = call->dim, hidden = call->hidden;
+    const float *weight = pairs ? w->weight_words + n * hidden * w->dims : call->weight + n * dim;
+    FASTNPLM_NAME(pack_columns)(weight, pairs ? w->dims : call->context * dim,
+                                pairs ? words_of(hidden) : hidden, dim, panel,
+                                w->weights + n * w->packed_size);
 }
 
-/* The two products of position n: of its weights, and of its distinct words' embedding rows. */
+/* The two products of position n. That of its weights is made transposed, so that both operands are
+ * read where they lie: rows of embeddings, and sums. */
 static struct product weight_product(const struct words_backward *call, const struct workspace *w,
                                      ptrdiff_t n) {
     int pairs = call->precision == PRECISION_BFLOAT16;
     return (struct product){
-        .rows = call->hidden,
-        .columns = call->dim,
+        .rows = call->dim,
+        .columns = w->hiddens,
         .depth = pairs ? words_of(w->groups[n].count) : w->groups[n].count,
-        .a = pairs ? w->sum_columns + n * call->batch * w->hiddens : sums_of(w, n, call->batch),
-        .pairs = pairs,
+        .a = w->rows + n * call->batch * w->dims,
         .a_row = 1,
-        .a_depth = w->hiddens,
-        .packed = w->rows + n * call->batch * w->dims,
-        .out = call->grad_weight + n * call->dim,
-        .out_row = call->context * call->dim,
+        .a_depth = w->dims,
+        .pairs = pairs,
+        .packed = pairs ? w->sum_columns + n * call->batch * w->hiddens
+                        : sums_of(w, n, call->batch),
+        .b_row = w->hiddens,
+        .out = w->turned + n * call->dim * w->hiddens,
+        .out_row = w->hiddens,
     };
+}
+
+/* The gradient of the weights of units [first, end) at position n, from where it was made. */
+static void turn(const struct words_backward *call, const struct workspace *w, ptrdiff_t n,
+                 ptrdiff_t first, ptrdiff_t end) {
+    const ptrdiff_t dim = call->dim, width = call->context * dim;
+    const float *from = w->turned + n * dim * w->hiddens;
+    float *to = call->grad_weight + n * dim;
+    for (ptrdiff_t d = 0; d < dim; d++)
+        for (ptrdiff_t h = first; h < end; h++)
+            to[h * width + d] = from[d * w->hiddens + h];
 }
 
 static struct product row_product(const struct words_backward *call, const struct workspace *w,
@@ -292,6 +302,10 @@ static void step_row(const struct words_backward *call, const struct workspace *
                      const struct groups *all, ptrdiff_t g) {
     ptrdiff_t dim = call->dim, m = all->start[g];
     float *sum = w->grads + all->members[m] * w->dims;
+    if (g + ROWS_AHEAD < all->count) {
+        row_prefetch(call->embedding + all->distinct[g + ROWS_AHEAD] * dim, dim);
+        row_prefetch(w->grads + all->members[all->start[g + ROWS_AHEAD]] * w->dims, dim);
+    }
     for (m++; m < all->start[g + 1]; m++)
         row_add(sum, w->grads + all->members[m] * w->dims, dim);
     ptrdiff_t at = all->distinct[g] * dim;
@@ -345,28 +359,36 @@ int FASTNPLM_NAME(words_backward)(const struct words_backward *call) {
 #pragma omp for schedule(dynamic) nowait
             for (ptrdiff_t item = 0; item < items; item++) {
                 ptrdiff_t end = (item + 1) * WORDS;
-                sum_words(call, &w, n, item * WORDS, end < count ? end : count);
+                end = end < count ? end : count;
+                sum_words(call, &w, n, item * WORDS, end);
+                copy_words(call, &w, n, item * WORDS, end);
             }
         }
         if (call->precision == PRECISION_BFLOAT16) {
 #pragma omp for schedule(dynamic)
-            for (ptrdiff_t item = 0; item < 2 * context; item++)
-                (item % 2 ? pair_words : pair_weights)(call, &w, item / 2);
+            for (ptrdiff_t n = 0; n < context; n++)
+                pair_weights(call, &w, n);
         }
 #pragma omp for schedule(dynamic)
         for (ptrdiff_t item = 0; item < context * panels; item++)
-            pack_position(call, &w, item / panels, item % panels);
+            pack_weights(call, &w, item / panels, item % panels);
         for (ptrdiff_t n = 0; n < context; n++) {
             struct product of_weight = weight_product(call, &w, n);
             struct product of_rows = row_product(call, &w, n);
 #pragma omp for schedule(dynamic) nowait
-            for (ptrdiff_t block = 0; block < row_blocks(hidden); block++)
+            for (ptrdiff_t block = 0; block < row_blocks(dim); block++)
                 FASTNPLM_NAME(packed_block)(&of_weight, block);
 #pragma omp for schedule(dynamic) nowait
             for (ptrdiff_t block = 0; block < row_blocks(w.groups[n].count); block++)
                 FASTNPLM_NAME(packed_block)(&of_rows, block);
         }
 #pragma omp barrier
+        const ptrdiff_t stretches = (hidden + LANES - 1) / LANES;
+#pragma omp for schedule(dynamic, 4) nowait
+        for (ptrdiff_t item = 0; item < context * stretches; item++) {
+            ptrdiff_t first = item % stretches * LANES, end = first + LANES;
+            turn(call, &w, item / stretches, first, end < hidden ? end : hidden);
+        }
 #pragma omp for schedule(dynamic, 32)
         for (ptrdiff_t g = 0; g < all.count; g++)
             step_row(call, &w, &all, g);
