@@ -84,22 +84,51 @@ INLINE float *sums_of(const struct workspace *w, ptrdiff_t n, ptrdiff_t batch) {
     return w->sums + n * batch * w->hiddens;
 }
 
+/* The sum of count rows' vectors at h on top of sum, and tanh of it where nothing is missing. */
+INLINE vector add_rows(vector sum, const float *const *rows, ptrdiff_t count, ptrdiff_t h,
+                       const int whole) {
+    for (ptrdiff_t r = 0; r < count; r++)
+        sum += vector_load(rows[r] + h);
+    return whole ? vector_tanh(sum) : sum;
+}
+
+/* hidden[b] (+)= count rows, which begin with the bias; whole: and tanh of it. Two vectors at a
+ * time, each a chain of operations too long to fill the processor. */
+INLINE void add_some(float *out, const float *begin, const float *const *rows, ptrdiff_t count,
+                     ptrdiff_t hidden, const int whole) {
+    ptrdiff_t h = 0;
+    for (; h + 2 * LANES <= hidden; h += 2 * LANES) {
+        const vector first = add_rows(vector_load(begin + h), rows, count, h, whole);
+        const vector second =
+            add_rows(vector_load(begin + h + LANES), rows, count, h + LANES, whole);
+        vector_store(out + h, first);
+        vector_store(out + h + LANES, second);
+    }
+    for (; h < hidden; h += LANES) {
+        const ptrdiff_t left = hidden - h < LANES ? hidden - h : LANES;
+        const vector sum = vector_load_first(begin + h, left);
+        vector_store_first(out + h, add_rows(sum, rows, count, h, whole), left);
+    }
+}
+
 /* hidden[b] = tanh(bias + the projections of b's words). */
 static void add_projections(const struct words_forward *call, const struct workspace *w,
                             ptrdiff_t b) {
-    ptrdiff_t hidden = call->hidden;
-    float *out = call->values + b * hidden;
-    for (ptrdiff_t h = 0; h < hidden; h += LANES) {
-        ptrdiff_t left = hidden - h;
-        vector sum =
-            left >= LANES ? vector_load(call->bias + h) : vector_load_first(call->bias + h, left);
-        for (ptrdiff_t n = 0; n < call->context; n++)
-            sum += vector_load(sums_of(w, n, call->batch) + w->groups[n].group[b] * w->hiddens + h);
-        if (left >= LANES)
-            vector_store(out + h, vector_tanh(sum));
+    enum { AT_ONCE = 16 };
+    float *out = call->values + b * call->hidden;
+    const float *begin = call->bias;
+    ptrdiff_t n = 0;
+    do {
+        const float *rows[AT_ONCE];
+        ptrdiff_t count = 0;
+        for (; count < AT_ONCE && n < call->context; n++)
+            rows[count++] = sums_of(w, n, call->batch) + w->groups[n].group[b] * w->hiddens;
+        if (n < call->context)
+            add_some(out, begin, rows, count, call->hidden, 0);
         else
-            vector_store_first(out + h, vector_tanh(sum), left);
-    }
+            add_some(out, begin, rows, count, call->hidden, 1);
+        begin = out;
+    } while (n < call->context);
 }
 
 /* Project one block of position n's distinct words. */
