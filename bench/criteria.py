@@ -84,10 +84,12 @@ GOALS = (
     Goal("ns-50k", FLOAT32, "torch sparse tuned", 3.8),
     Goal("ns-50k", BF16, "torch sparse", 4.5, 6.0),
     Goal("ns-50k", FLOAT32, "numpy tuned", 9.0),
+    Goal("ns-50k", BF16, "numpy tuned", 9.0),
     Goal("ns-200k", FLOAT32, "torch sparse", 4.5, 6.0),
     Goal("ns-200k", FLOAT32, "torch sparse tuned", 3.8),
     Goal("ns-200k", BF16, "torch sparse", 4.5, 6.0),
     Goal("ns-200k", FLOAT32, "numpy tuned", 9.0),
+    Goal("ns-200k", BF16, "numpy tuned", 9.0),
 )
 THREAD_GAIN = {"S": 0.90, "M": 0.93, "L": 0.93}  # of what the multiply-add probe gains
 SAMPLED_GROWTH = 0.6  # speed at V = 2,000,000 against that at 50,000
