@@ -59,10 +59,15 @@ def peaks():
 
 
 def _processor():
+    """The processor's name with family and model: virtual machines call Zen 4 and 5 the same."""
+    found = {}
     for line in _lines("/proc/cpuinfo"):
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
+        name, _, value = line.partition(":")
+        found.setdefault(name.strip(), value.strip())
+    if "model name" not in found:
+        return platform.processor() or platform.machine()
+    numbers = [f"{key} {found[key]}" for key in ("cpu family", "model") if key in found]
+    return f"{found['model name']} ({', '.join(numbers)})" if numbers else found["model name"]
 
 
 def _flags():
